@@ -1,0 +1,43 @@
+# A thin front for CMake: `make demo` and `make check` work on a fresh Debian 12.
+#
+#     make            build the release in build/release
+#     make demo       install what is missing, build, run the first example and a short benchmark on four ranks
+#     make check      the same, then all tests
+#     make bench-peers   benchmark beside raw Open MPI and MPICH in one run
+#     make install PREFIX=/usr/local
+#
+# JOBS limits the compilers that run at once, CMAKE_FLAGS is handed to cmake.
+BUILD       ?= build/release
+PREFIX      ?= /usr/local
+CMAKE_FLAGS ?=
+JOBS        ?= $(shell nproc 2>/dev/null || echo 2)
+TEST_JOBS   ?= 2
+
+all: build
+
+deps:
+	@scripts/install-deps.sh
+
+configure:
+	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS)
+
+build: configure
+	@cmake --build $(BUILD) --parallel $(JOBS)
+
+demo: deps
+	@$(MAKE) --no-print-directory build
+	@scripts/demo.sh $(BUILD)
+
+check: demo
+	@ctest --test-dir $(BUILD) --parallel $(TEST_JOBS) --output-on-failure
+
+bench-peers: build
+	@cmake --build $(BUILD) --target bench-peers
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	@cmake -E rm -rf $(BUILD)
+
+.PHONY: all deps configure build demo check bench-peers install clean

@@ -1,0 +1,23 @@
+# The last lines of configuring: what will be built, and what is missing for the rest.
+#
+# SPDX-License-Identifier: BSD-3-Clause
+get_property(kith_notes GLOBAL PROPERTY KITH_NOTES)
+get_property(kith_modules GLOBAL PROPERTY KITH_MODULE_TARGETS)
+list(TRANSFORM kith_modules REPLACE "_module$" "")
+list(JOIN kith_modules ", " kith_modules)
+if(NOT kith_modules)
+    set(kith_modules "none")
+endif()
+set(kith_sanitize "${KITH_SANITIZE}")
+if(NOT kith_sanitize)
+    set(kith_sanitize "none")
+endif()
+message(STATUS "")
+message(STATUS "Kith ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
+message(STATUS "  modules:    ${kith_modules} (shm is part of the library)")
+message(STATUS "  tools ${KITH_WITH_TOOLS}, bench ${KITH_WITH_BENCH}, examples ${KITH_WITH_EXAMPLES}, tests ${KITH_WITH_TESTS}")
+message(STATUS "  sanitizers: ${kith_sanitize}")
+foreach(note IN LISTS kith_notes)
+    message(STATUS "  ${note}")
+endforeach()
+message(STATUS "")
