@@ -1,0 +1,318 @@
+/* core/dispatch.c - see dispatch.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "dispatch.h"
+
+#include "base/error.h"
+#include "check.h"
+#include "hier.h"
+#include "op.h"
+#include "progress.h"
+#include "request.h"
+#include "trace.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Tags of messages: the two top bits tell who they belong to. */
+#define TAG_COLL (UINT64_C(1) << 62)
+
+int ki_op_column(const ki_op *op)
+{
+    if (op == NULL)
+        return 0;
+    if (op->builtin < KITH_OP_BUILTIN_COUNT)
+        return op->builtin;
+    return op->is_commutative ? KITH_OP_BUILTIN_COUNT : KITH_OP_BUILTIN_COUNT + 1;
+}
+
+static bool is_native(const kith_group *group, const kith_be_coll *coll, const ki_op *op)
+{
+    const ki_native *native = &group->native[coll->kind][ki_op_column(op)];
+    uint32_t dtypes = group->is_exact ? native->exact_dtypes : native->dtypes;
+    return (dtypes >> coll->dtype & 1) != 0;
+}
+
+kith_status ki_dispatch_path(const kith_group *group, const kith_be_coll *coll, const ki_op *op,
+                             const ki_algo_args *args, ki_path *path, const ki_algo **algo)
+{
+    bool is_forced = ki_select_forced(group->ctx->select, coll->kind) != NULL;
+    *algo = NULL;
+    if (group->size == 1)
+        *path = KI_PATH_LOCAL;
+    else if (!is_forced && ki_hier_can(group, coll, op))
+        *path = KI_PATH_HIER;
+    else if (!is_forced && is_native(group, coll, op))
+        *path = KI_PATH_NATIVE;
+    else {
+        *path = KI_PATH_ALGO;
+        return ki_select_find(group->ctx->select, args, algo);
+    }
+    return KITH_OK;
+}
+
+/* ---- local ---- */
+
+static void move(void *to, const void *from, size_t nbytes)
+{
+    if (nbytes > 0 && to != from)
+        memmove(to, from, nbytes);
+}
+
+void ki_dispatch_local(const kith_be_coll *coll, const ki_reducer *reducer)
+{
+    unsigned char *recv = (unsigned char *)coll->recv;
+    const unsigned char *send = (const unsigned char *)coll->send;
+    size_t count = coll->count;
+    switch (coll->kind) {
+    case KITH_REDUCE_SCATTER_V:
+        count = coll->recv_counts[0];
+        /* fall through */
+    case KITH_ALL_REDUCE:
+    case KITH_REDUCE_SCATTER:
+    case KITH_REDUCE:
+        if (count > 0)
+            reducer->base.reduce(&reducer->base, &coll->send, 1, &coll->recv, 1, count, 0);
+        break;
+    case KITH_ALL_GATHER:
+    case KITH_GATHER:
+    case KITH_SCATTER:
+    case KITH_ALL_TO_ALL:
+        move(recv, send, count * coll->nbytes);
+        break;
+    case KITH_ALL_GATHER_V:
+    case KITH_GATHER_V:
+        move(recv + coll->recv_displs[0] * coll->nbytes, send, coll->recv_counts[0] * coll->nbytes);
+        break;
+    case KITH_SCATTER_V:
+        move(recv, send + coll->send_displs[0] * coll->nbytes, coll->send_counts[0] * coll->nbytes);
+        break;
+    case KITH_ALL_TO_ALL_V:
+        move(recv + coll->recv_displs[0] * coll->nbytes, send + coll->send_displs[0] * coll->nbytes,
+             coll->send_counts[0] * coll->nbytes);
+        break;
+    case KITH_BROADCAST:
+    case KITH_BARRIER:
+        break;
+    }
+}
+
+/* ---- requests ---- */
+
+static void fill_args(kith_request *request)
+{
+    kith_group *group = request->group;
+    request->args = (ki_algo_args){
+        .rank = group->rank,
+        .size = group->size,
+        .coll = &request->coll,
+        .reducer = request->coll.reducer != NULL ? &request->reducer : NULL,
+        .order = &group->order,
+        .node_of = group->node_count > 1 ? group->node_of : NULL,
+        .segment_nbytes = ki_config_nbytes(group->ctx->config, "segment_nbytes"),
+        .radix = (int)ki_config_int(group->ctx->config, "radix"),
+    };
+}
+
+kith_status ki_dispatch_begin(kith_request *request)
+{
+    fill_args(request);
+    request->path = KI_PATH_LOCAL;
+    if (request->group->is_check && request->group->size > 1) {
+        request->state = KI_STATE_CHECKING;
+        return ki_check_start(request);
+    }
+    return ki_dispatch_start(request);
+}
+
+kith_status ki_dispatch_check(kith_request *request, bool *is_done)
+{
+    return ki_check_step(request, is_done);
+}
+
+static kith_status start_algo(kith_request *request)
+{
+    ki_transport transport = { request->group->backend, request->group->bg, TAG_COLL | request->coll.sequence };
+    return ki_executor_start(&request->executor, request->algo, &request->args, &transport);
+}
+
+kith_status ki_dispatch_start(kith_request *request)
+{
+    kith_group *group = request->group;
+    const ki_op *op = request->coll.reducer != NULL ? request->reducer.op : NULL;
+    kith_status status =
+        ki_dispatch_path(group, &request->coll, op, &request->args, &request->path, &request->algo);
+    if (status != KITH_OK)
+        return status;
+    request->state = KI_STATE_RUNNING;
+    switch (request->path) {
+    case KI_PATH_LOCAL:
+        ki_dispatch_local(&request->coll, &request->reducer);
+        return KITH_OK;
+    case KI_PATH_NATIVE:
+        memset(&request->slot, 0, sizeof request->slot);
+        return group->backend->coll_start(group->bg, &request->coll, &request->slot);
+    case KI_PATH_ALGO:
+        return start_algo(request);
+    case KI_PATH_HIER:
+        return ki_hier_start(request);
+    }
+    return ki_fail(KITH_ERR_INTERNAL, "unknown path %d", (int)request->path);
+}
+
+kith_status ki_dispatch_step(kith_request *request, bool *is_done)
+{
+    kith_group *group = request->group;
+    int done = 0;
+    kith_status status = KITH_OK;
+    switch (request->path) {
+    case KI_PATH_LOCAL:
+        *is_done = true;
+        return KITH_OK;
+    case KI_PATH_NATIVE:
+        status = group->backend->coll_test(group->bg, &request->slot, &done);
+        *is_done = done != 0;
+        return status;
+    case KI_PATH_ALGO:
+        return ki_executor_step(&request->executor, is_done);
+    case KI_PATH_HIER:
+        return ki_hier_step(request, is_done);
+    }
+    return KITH_OK;
+}
+
+void ki_dispatch_cancel(kith_request *request)
+{
+    kith_group *group = request->group;
+    if (request->state == KI_STATE_CHECKING)
+        ki_check_cancel(request);
+    if (request->state != KI_STATE_RUNNING)
+        return;
+    if (request->path == KI_PATH_NATIVE)
+        group->backend->coll_cancel(group->bg, &request->slot);
+    else if (request->path == KI_PATH_ALGO)
+        ki_executor_cancel(&request->executor);
+    else if (request->path == KI_PATH_HIER)
+        ki_hier_cancel(request);
+}
+
+void ki_dispatch_finish(kith_request *request)
+{
+    ki_check_release(request);
+    ki_hier_release(request);
+    if (!request->is_persistent)
+        ki_op_unuse(request->group->ctx, request->op_number);
+}
+
+void ki_dispatch_release(kith_request *request)
+{
+    if (request->is_persistent && ki_group_is_valid(request->group))
+        ki_op_unuse(request->group->ctx, request->op_number);
+}
+
+unsigned char *ki_dispatch_missing(kith_request *request)
+{
+    kith_group *group = request->group;
+    unsigned char *mask = (unsigned char *)calloc((size_t)group->size, 1);
+    if (mask == NULL)
+        return NULL;
+    /* Only a backend that sees everybody's arrival knows; what a plan waits for may itself be waiting. */
+    if (request->state == KI_STATE_RUNNING && request->path == KI_PATH_NATIVE && group->backend->coll_missing != NULL) {
+        group->backend->coll_missing(group->bg, &request->slot, mask);
+        return mask;
+    }
+    free(mask);
+    return NULL;
+}
+
+/* ---- blocking native collectives ---- */
+
+static kith_status fail_native(kith_group *group, const kith_be_coll *coll, kith_op op, kith_status status)
+{
+    char text[160];
+    ki_coll_describe(group->ctx, coll, op, text, sizeof text);
+    ki_fail_context(status, "%s on group '%s'", text, group->name);
+    if (status != KITH_ERR_UNSUPPORTED)
+        ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
+    return status;
+}
+
+static kith_status time_out_native(kith_group *group, const kith_be_coll *coll, kith_op op, kith_be_slot *slot)
+{
+    char text[160];
+    unsigned char *mask = NULL;
+    ki_coll_describe(group->ctx, coll, op, text, sizeof text);
+    if (group->backend->coll_missing != NULL && (mask = (unsigned char *)calloc((size_t)group->size, 1)) != NULL)
+        group->backend->coll_missing(group->bg, slot, mask);
+    kith_status status = ki_report_timeout(group, text, mask, group->timeout_ms);
+    free(mask);
+    group->backend->coll_cancel(group->bg, slot);
+    ki_group_fail(group, status, "%s", kith_error_detail());
+    ki_trace_dump_on_timeout(group);
+    return status;
+}
+
+/* The first polls are done by the caller; here everything else of the context advances too. */
+static kith_status wait_native(kith_group *group, const kith_be_coll *coll, kith_op op, kith_be_slot *slot)
+{
+    kith_ctx *ctx = group->ctx;
+    ki_waiter waiter;
+    ki_waiter_init(&waiter, ctx, group->timeout_ms);
+    waiter.polls = ctx->spin;
+    for (;;) {
+        int is_done = 0;
+        kith_status status = group->backend->coll_test(group->bg, slot, &is_done);
+        if (status != KITH_OK) {
+            group->backend->coll_cancel(group->bg, slot);
+            return fail_native(group, coll, op, status);
+        }
+        if (is_done)
+            return KITH_OK;
+        if (ctx->active_requests > 0)
+            ki_ctx_step(ctx);
+        if (ki_group_refuse(group, kith_coll_name(coll->kind)) != KITH_OK) {
+            group->backend->coll_cancel(group->bg, slot);
+            return group->status;
+        }
+        if (ki_waiter_pause(&waiter) != KITH_OK)
+            return time_out_native(group, coll, op, slot);
+    }
+}
+
+kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_op op)
+{
+    kith_ctx *ctx = group->ctx;
+    const kith_backend *backend = group->backend;
+    coll->sequence = group->sequence++;
+    uint32_t record = ki_trace_begin(group, (int)coll->kind, coll->count, coll->dtype, op, coll->root, coll->sequence);
+    kith_status status = KITH_OK;
+    if (backend->coll_run != NULL && group->timeout_ms == 0 && ctx->active_requests == 0) {
+        status = backend->coll_run(group->bg, coll);
+        if (status != KITH_OK)
+            fail_native(group, coll, op, status);
+        ki_trace_end(group, record, status);
+        return status;
+    }
+    kith_be_slot slot;
+    memset(&slot, 0, sizeof slot);
+    status = backend->coll_start(group->bg, coll, &slot);
+    if (status != KITH_OK) {
+        fail_native(group, coll, op, status);
+        ki_trace_end(group, record, status);
+        return status;
+    }
+    int is_done = 0;
+    for (int i = 0, spin = ctx->spin; i <= spin; i++) {
+        status = backend->coll_test(group->bg, &slot, &is_done);
+        if (is_done || status != KITH_OK)
+            break;
+    }
+    if (status != KITH_OK) {
+        backend->coll_cancel(group->bg, &slot);
+        fail_native(group, coll, op, status);
+    } else if (!is_done) {
+        status = wait_native(group, coll, op, &slot);
+    }
+    ki_trace_end(group, record, status);
+    return status;
+}

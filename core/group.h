@@ -1,0 +1,25 @@
+/* core/group.h - groups from the inside.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef KI_GROUP_H
+#define KI_GROUP_H
+
+#include "object.h"
+
+/* Makes a group together with its other members. Collective over the members alone. */
+kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group **group);
+
+/* As kith_group_create(), for a list that every rank of parent computed alike (mesh axes): no agreement over parent. world_ranks
+ * [count] contains the calling rank. salt tells groups made by the same call apart. */
+kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int count,
+                                 const kith_group_options *options, const char *default_name, uint64_t salt,
+                                 kith_group **group);
+
+/* Takes it out of its context and frees it, pending requests end as aborted. */
+void ki_group_dispose(kith_group *group);
+
+/* Backend for these members when the user asked for `wanted` ("auto", a name). */
+const char *ki_group_choose_backend(const kith_ctx *ctx, const char *wanted, const int *world_ranks, int size);
+
+#endif

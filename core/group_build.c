@@ -1,0 +1,289 @@
+/* core/group_build.c - how a group comes into being, and how it goes.
+ *
+ * The members meet at the store under the group's id (see exchange.h). A member that fails on the way goes straight to the closing
+ * round with its status, so everyone learns of it and nobody waits longer than the connect deadline.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "base/error.h"
+#include "base/log.h"
+#include "exchange.h"
+#include "group.h"
+#include "instance.h"
+#include "memory.h"
+#include "op.h"
+#include "progress.h"
+#include "request.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *ki_group_choose_backend(const kith_ctx *ctx, const char *wanted, const int *world_ranks, int size)
+{
+    if (strcmp(wanted, "auto") != 0)
+        return wanted;
+    bool is_one_node = true;
+    for (int i = 1; i < size; i++)
+        is_one_node = is_one_node && ctx->node_of[world_ranks[i]] == ctx->node_of[world_ranks[0]];
+    if (is_one_node)
+        return "shm";
+    return ctx->has_ucx ? "ucx" : ctx->has_mpi ? "mpi" : "none";
+}
+
+/* Host indexes of the members, numbered by first appearance. */
+static void number_nodes(kith_group *group)
+{
+    const int *host = group->ctx->node_of;
+    group->node_count = 0;
+    for (int i = 0; i < group->size; i++) {
+        int known = 0;
+        while (known < i && host[group->world_ranks[known]] != host[group->world_ranks[i]])
+            known++;
+        group->node_of[i] = known < i ? group->node_of[known] : group->node_count++;
+    }
+}
+
+static uint32_t power_of_two(int64_t wanted)
+{
+    uint32_t capacity = 16;
+    while (capacity < wanted && capacity < (1u << 20))
+        capacity *= 2;
+    return capacity;
+}
+
+static kith_status allocate(kith_group *group, const ki_group_spec *spec)
+{
+    kith_ctx *ctx = group->ctx;
+    const kith_allocator *a = &ctx->allocator;
+    group->trace_capacity = power_of_two(ki_config_int(ctx->config, "flight_records"));
+    group->world_ranks = (int *)ki_calloc(a, (size_t)spec->size, sizeof(int));
+    group->node_of = (int *)ki_calloc(a, (size_t)spec->size, sizeof(int));
+    group->trace = (ki_trace_record *)ki_calloc(a, group->trace_capacity, sizeof *group->trace);
+    if (group->world_ranks == NULL || group->node_of == NULL || group->trace == NULL)
+        return ki_fail(KITH_ERR_NO_MEMORY, "group '%s': no memory for %d ranks", spec->name, spec->size);
+    memcpy(group->world_ranks, spec->world_ranks, (size_t)spec->size * sizeof(int));
+    number_nodes(group);
+    return ki_order_create(spec->size, NULL, &group->order);
+}
+
+static void link_group(kith_group *group)
+{
+    kith_ctx *ctx = group->ctx;
+    group->previous = NULL;
+    group->next = ctx->groups;
+    if (ctx->groups != NULL)
+        ctx->groups->previous = group;
+    ctx->groups = group;
+}
+
+static void unlink_group(kith_group *group)
+{
+    if (group->previous != NULL)
+        group->previous->next = group->next;
+    else if (group->ctx->groups == group)
+        group->ctx->groups = group->next;
+    if (group->next != NULL)
+        group->next->previous = group->previous;
+}
+
+/* Asks the backend once for everything it can do. */
+static kith_status ask_backend(kith_group *group)
+{
+    for (int kind = 0; kind < KITH_COLL_COUNT; kind++) {
+        for (int column = 0; column < KI_QUERY_OPS; column++) {
+            ki_native *native = &group->native[kind][column];
+            for (int dtype = 0; dtype < KITH_DTYPE_COUNT; dtype++) {
+                bool is_builtin = column < KITH_OP_BUILTIN_COUNT;
+                kith_be_query query = { (kith_coll_kind)kind, (kith_dtype)dtype, is_builtin ? column : -1,
+                                        column != KITH_OP_BUILTIN_COUNT + 1 };
+                kith_be_answer answer = { 0, 0, NULL };
+                kith_status status = group->backend->query(group->bg, &query, &answer);
+                if (status != KITH_OK)
+                    return status;
+                native->dtypes |= (uint32_t)(answer.is_native != 0) << dtype;
+                native->exact_dtypes |= (uint32_t)(answer.is_native && answer.is_deterministic) << dtype;
+                if (answer.is_native)
+                    native->algorithm = answer.algorithm;
+            }
+        }
+    }
+    return KITH_OK;
+}
+
+/* What all members must have found alike; compared in the closing round. */
+static uint64_t hash_facts(const kith_group *group)
+{
+    uint64_t hash = group->agreed_hash;
+    uint64_t select = ki_select_hash(group->ctx->select);
+    hash = ki_hash(hash, &select, sizeof select);
+    hash = ki_hash(hash, group->backend->name, strlen(group->backend->name));
+    hash = ki_hash(hash, group->node_of, (size_t)group->size * sizeof(int));
+    for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
+        for (int column = 0; column < KI_QUERY_OPS; column++)
+            hash = ki_hash(hash, &group->native[kind][column], 2 * sizeof(uint32_t));
+    hash = ki_hash(hash, &group->is_check, sizeof group->is_check);
+    return hash;
+}
+
+static kith_status open_backend(kith_group *group, const char *name)
+{
+    kith_ctx *ctx = group->ctx;
+    if (strcmp(name, "none") == 0)
+        return ki_fail(KITH_ERR_UNSUPPORTED, "group '%s' spans hosts, and neither ucx nor mpi can be used on all of them; `kith info` says why",
+                       group->name);
+    kith_status status = ki_instance_get(ctx, name, &group->instance);
+    if (status != KITH_OK)
+        return status;
+    group->backend = group->instance->backend;
+    kith_be_group_info info = {
+        .struct_size = sizeof info, .cookie = group, .name = group->name, .id = group->id, .rank = group->rank,
+        .size = group->size, .world_ranks = group->world_ranks, .node_of = group->node_of,
+        .is_one_node = group->node_count == 1,
+    };
+    status = group->backend->group_create(group->instance->be, &info, &group->bg);
+    return status == KITH_OK ? ask_backend(group) : status;
+}
+
+/* Closing round: everyone's status, then the facts. */
+static kith_status close_creation(kith_group *group, kith_status mine)
+{
+    uint64_t hash = mine == KITH_OK ? hash_facts(group) : 0;
+    uint64_t *all = (uint64_t *)calloc((size_t)group->size, sizeof *all);
+    if (all == NULL && mine == KITH_OK)
+        mine = ki_fail(KITH_ERR_NO_MEMORY, "group '%s': no memory", group->name);
+    char what[96];
+    snprintf(what, sizeof what, "creating group '%s'", group->name);
+    kith_status status = ki_group_exchange(group, what, mine, &hash, sizeof hash, all);
+    for (int i = 0; status == KITH_OK && i < group->size; i++)
+        if (all[i] != all[0])
+            status = ki_fail(KITH_ERR_MISMATCH,
+                             "creating group '%s': ranks 0 and %d disagree on backend, algorithms or capabilities (settings or files differ)",
+                             group->name, i);
+    free(all);
+    return status;
+}
+
+/* ---- the hierarchical plan's groups ---- */
+
+static bool wants_hier(const kith_group *group)
+{
+    const char *mode = ki_config_get(group->ctx->config, "hier");
+    if (group->is_internal || group->node_count == 1 || strcmp(mode, "off") == 0)
+        return false;
+    return strcmp(mode, "on") == 0 || group->node_count < group->size;
+}
+
+static kith_status build_part(kith_group *group, const char *suffix, const char *backend, bool is_leaders, kith_group **part)
+{
+    char name[80];
+    int *ranks = (int *)malloc((size_t)group->size * sizeof *ranks);
+    if (ranks == NULL)
+        return ki_fail(KITH_ERR_NO_MEMORY, "group '%s': no memory", group->name);
+    int count = 0, mine = -1;
+    for (int i = 0; i < group->size; i++) {
+        bool is_first = true;
+        for (int j = 0; is_leaders && j < i; j++)
+            is_first = is_first && group->node_of[j] != group->node_of[i];
+        if (is_leaders ? !is_first : group->node_of[i] != group->node_of[group->rank])
+            continue;
+        if (i == group->rank)
+            mine = count;
+        ranks[count++] = group->world_ranks[i];
+    }
+    snprintf(name, sizeof name, "%.40s.%s", group->name, suffix);
+    uint64_t id = ki_hash(ki_hash(group->id, suffix, strlen(suffix)), &ranks[0], sizeof ranks[0]);
+    ki_group_spec spec = { .name = name, .backend = backend, .id = id, .world_ranks = ranks, .size = count, .rank = mine,
+                           .timeout_ms = group->timeout_ms, .is_internal = true };
+    kith_status status = mine < 0 ? KITH_OK : ki_group_build(group->ctx, &spec, part);
+    free(ranks);
+    return status;
+}
+
+/* All members end up with the plan, or none. */
+static kith_status build_hier(kith_group *group)
+{
+    kith_status status = build_part(group, "node", "shm", false, &group->node);
+    kith_status among = build_part(group, "leaders", group->backend->name, true, &group->leaders);
+    if (status == KITH_OK)
+        status = among;
+    status = ki_group_exchange(group, "hierarchical plan", status, NULL, 0, NULL);
+    if (status == KITH_OK) {
+        group->is_fast = false;
+        return KITH_OK;
+    }
+    ki_group_dispose(group->node);
+    ki_group_dispose(group->leaders);
+    group->node = group->leaders = NULL;
+    if (strcmp(ki_config_get(group->ctx->config, "hier"), "on") == 0)
+        return status;
+    ki_log(KITH_LOG_WARN, "group '%s' goes without a hierarchical plan: %s", group->name, kith_error_detail());
+    return KITH_OK;
+}
+
+static bool is_any_forced(const kith_group *group)
+{
+    for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
+        if (ki_select_forced(group->ctx->select, (kith_coll_kind)kind) != NULL)
+            return true;
+    return false;
+}
+
+kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group **group)
+{
+    kith_group *made = ki_group_alloc();
+    if (made == NULL)
+        return KITH_ERR_NO_MEMORY;
+    made->ctx = ctx;
+    made->id = spec->id;
+    made->rank = spec->rank;
+    made->size = spec->size;
+    made->timeout_ms = spec->timeout_ms;
+    made->is_check = spec->is_check;
+    made->is_internal = spec->is_internal;
+    made->is_exact = strcmp(ki_config_get(ctx->config, "deterministic"), "on") == 0;
+    made->agreed_hash = KI_HASH_INIT;
+    snprintf(made->name, sizeof made->name, "%s", spec->name);
+    snprintf(made->wanted, sizeof made->wanted, "%s", spec->backend);
+    link_group(made);
+    kith_status status = allocate(made, spec);
+    if (status == KITH_OK)
+        status = open_backend(made, ki_group_choose_backend(ctx, spec->backend, spec->world_ranks, spec->size));
+    if (made->world_ranks != NULL)
+        status = close_creation(made, status);
+    made->is_ready = true;
+    made->is_fast = status == KITH_OK && !made->is_check && !is_any_forced(made);
+    if (status == KITH_OK && wants_hier(made))
+        status = build_hier(made);
+    if (status != KITH_OK) {
+        ki_group_dispose(made);
+        return status;
+    }
+    made->magic = KI_GROUP_MAGIC;
+    ki_log(KITH_LOG_DEBUG, "group '%s': %d ranks on %d hosts over %s%s", made->name, made->size, made->node_count,
+           made->backend->name, made->node != NULL ? ", hierarchical" : "");
+    *group = made;
+    return KITH_OK;
+}
+
+void ki_group_dispose(kith_group *group)
+{
+    if (group == NULL)
+        return;
+    kith_ctx *ctx = group->ctx;
+    if (group->magic == KI_GROUP_MAGIC) {
+        ki_group_fail(group, KITH_ERR_ABORTED, "group '%s' was destroyed", group->name);
+        ki_group_end_requests(group);
+        ki_release_persistent(ctx, group);
+    }
+    ki_group_dispose(group->node);
+    ki_group_dispose(group->leaders);
+    ki_memory_free_all(group);
+    if (group->bg != NULL)
+        group->backend->group_destroy(group->bg);
+    unlink_group(group);
+    ki_order_destroy(&group->order);
+    ki_free(&ctx->allocator, group->trace);
+    ki_free(&ctx->allocator, group->world_ranks);
+    ki_free(&ctx->allocator, group->node_of);
+    ki_group_release(group);
+}

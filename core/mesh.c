@@ -1,0 +1,285 @@
+/* core/mesh.c - the mesh object: one group per axis and per product, made together. See kith/mesh.h; arithmetic in grid.c.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "mesh.h"
+
+#include "base/error.h"
+#include "exchange.h"
+#include "group.h"
+#include "progress.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_GROUPS 32
+#define EMBED_MASK (1u << 31) /* first and last rank of pp */
+
+typedef struct member_group {
+    unsigned mask;
+    kith_group *group; /* NULL: this rank is not in it */
+} member_group;
+
+struct kith_mesh {
+    kith_group *base;
+    ki_grid grid;
+    int position;    /* of the calling rank */
+    int *placement;  /* [world] base rank at a mesh position */
+    int *position_of; /* [world] the inverse */
+    member_group groups[MAX_GROUPS];
+    int group_count;
+    kith_mesh *next;
+};
+
+/* ---- making ---- */
+
+static kith_status place(kith_mesh *mesh, const int *placement)
+{
+    const kith_allocator *a = &mesh->base->ctx->allocator;
+    int world = mesh->grid.world;
+    mesh->placement = (int *)ki_calloc(a, (size_t)world, sizeof(int));
+    mesh->position_of = (int *)ki_calloc(a, (size_t)world, sizeof(int));
+    if (mesh->placement == NULL || mesh->position_of == NULL)
+        return KITH_ERR_NO_MEMORY;
+    for (int i = 0; i < world; i++)
+        mesh->position_of[i] = -1;
+    for (int i = 0; i < world; i++) {
+        int rank = placement != NULL ? placement[i] : i;
+        if (rank < 0 || rank >= world || mesh->position_of[rank] >= 0)
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: placement[%d] = %d is outside 0 to %d or repeated", i, rank, world - 1);
+        mesh->placement[i] = rank;
+        mesh->position_of[rank] = i;
+    }
+    mesh->position = mesh->position_of[mesh->base->rank];
+    return KITH_OK;
+}
+
+/* Value of key in "tp=shm,dp=ucx"; false when there is none. */
+static bool find_backend(const char *list, const char *key, char *value, size_t nbytes)
+{
+    size_t length = strlen(key);
+    while (list != NULL && *list != '\0') {
+        size_t entry = strcspn(list, ",");
+        if (entry > length && strncmp(list, key, length) == 0 && list[length] == '=') {
+            snprintf(value, nbytes, "%.*s", (int)(entry - length - 1), list + length + 1);
+            return true;
+        }
+        list += entry + (list[entry] == ',');
+    }
+    return false;
+}
+
+static kith_status add_group(kith_mesh *mesh, const char *name, unsigned mask, const int *positions, int count,
+                             const kith_mesh_options *options)
+{
+    kith_group *base = mesh->base;
+    uint32_t number = base->child_count++;
+    if (mesh->group_count == MAX_GROUPS)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: more than %d groups", MAX_GROUPS);
+    member_group *slot = &mesh->groups[mesh->group_count++];
+    slot->mask = mask;
+    if (count == 0)
+        return KITH_OK;
+    int *world = (int *)malloc((size_t)count * sizeof *world);
+    if (world == NULL)
+        return ki_fail(KITH_ERR_NO_MEMORY, "mesh: no memory for a group of %d", count);
+    for (int i = 0; i < count; i++)
+        world[i] = base->world_ranks[mesh->placement[positions[i]]];
+    char backend[32];
+    kith_group_options made = KITH_GROUP_OPTIONS_INIT;
+    made.name = name;
+    made.timeout_ms = options->timeout_ms;
+    if (find_backend(options->backends, name, backend, sizeof backend))
+        made.backend = backend;
+    kith_status status = ki_group_build_child(base, world, count, &made, name, number, &slot->group);
+    free(world);
+    return status;
+}
+
+static kith_status add_masked(kith_mesh *mesh, const char *name, unsigned mask, const kith_mesh_options *options)
+{
+    int count = ki_grid_extent(&mesh->grid, mask);
+    int *positions = (int *)malloc((size_t)count * sizeof *positions);
+    if (positions == NULL)
+        return ki_fail(KITH_ERR_NO_MEMORY, "mesh: no memory for a group of %d", count);
+    ki_grid_members(&mesh->grid, mask, mesh->position, positions);
+    kith_status status = add_group(mesh, name, mask, positions, count, options);
+    free(positions);
+    return status;
+}
+
+static kith_status add_products(kith_mesh *mesh, const kith_mesh_options *options)
+{
+    const char *list = options->products;
+    while (list != NULL && *list != '\0') {
+        char name[64];
+        unsigned mask;
+        size_t length = strcspn(list, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, list);
+        list += length + (list[length] == ',');
+        kith_status status = ki_grid_mask(&mesh->grid, name, &mask);
+        if (status == KITH_OK)
+            status = add_masked(mesh, name, mask, options);
+        if (status != KITH_OK)
+            return status;
+    }
+    return KITH_OK;
+}
+
+static int pp_axis(const ki_grid *grid)
+{
+    for (int i = 0; i < grid->axis_count; i++)
+        if (strcmp(grid->names[i], "pp") == 0)
+            return i;
+    return -1;
+}
+
+static kith_status add_embed(kith_mesh *mesh, const kith_mesh_options *options)
+{
+    int axis = pp_axis(&mesh->grid);
+    if (axis < 0 || mesh->grid.sizes[axis] < 2)
+        return KITH_OK;
+    int stages = mesh->grid.sizes[axis], coord = ki_grid_coord(&mesh->grid, mesh->position, axis);
+    int *positions = (int *)malloc((size_t)stages * sizeof *positions);
+    if (positions == NULL)
+        return ki_fail(KITH_ERR_NO_MEMORY, "mesh: no memory");
+    ki_grid_members(&mesh->grid, 1u << axis, mesh->position, positions);
+    const int ends[2] = { positions[0], positions[stages - 1] };
+    free(positions);
+    bool is_end = coord == 0 || coord == stages - 1;
+    return add_group(mesh, "embed", EMBED_MASK, ends, is_end ? 2 : 0, options);
+}
+
+/* All or nothing, everywhere: every group first (each agrees among its members), then one round over base. */
+static kith_status make_groups(kith_mesh *mesh, const kith_mesh_options *options)
+{
+    kith_status status = KITH_OK;
+    for (int i = 0; status == KITH_OK && i < mesh->grid.axis_count; i++)
+        status = add_masked(mesh, mesh->grid.names[i], 1u << i, options);
+    if (status == KITH_OK)
+        status = add_products(mesh, options);
+    if (status == KITH_OK)
+        status = add_embed(mesh, options);
+    return status;
+}
+
+static uint64_t hash_mesh(const kith_mesh *mesh, const kith_mesh_options *options)
+{
+    uint64_t hash = ki_hash(KI_HASH_INIT, &mesh->grid, sizeof mesh->grid);
+    if (mesh->placement != NULL)
+        hash = ki_hash(hash, mesh->placement, (size_t)mesh->grid.world * sizeof(int));
+    if (options->products != NULL)
+        hash = ki_hash(hash, options->products, strlen(options->products));
+    if (options->backends != NULL)
+        hash = ki_hash(hash, options->backends, strlen(options->backends));
+    return ki_hash(hash, &options->timeout_ms, sizeof options->timeout_ms);
+}
+
+/* Same mesh on all ranks? */
+static kith_status agree(kith_mesh *mesh, kith_status mine, const kith_mesh_options *options)
+{
+    kith_group *base = mesh->base;
+    uint64_t own = mine == KITH_OK ? hash_mesh(mesh, options) : 0;
+    uint64_t *all = (uint64_t *)calloc((size_t)base->size, sizeof *all);
+    if (all == NULL && mine == KITH_OK)
+        mine = ki_fail(KITH_ERR_NO_MEMORY, "kith_mesh_create: no memory");
+    kith_status status = ki_group_exchange(base, "kith_mesh_create", mine, &own, sizeof own, all);
+    for (int i = 0; status == KITH_OK && i < base->size; i++)
+        if (all[i] != all[0])
+            status = ki_fail(KITH_ERR_MISMATCH, "kith_mesh_create: ranks 0 and %d gave different axes, order or options", i);
+    free(all);
+    return status;
+}
+
+static void dispose(kith_mesh *mesh)
+{
+    const kith_allocator *a = &mesh->base->ctx->allocator;
+    for (int i = mesh->group_count - 1; i >= 0; i--)
+        ki_group_dispose(mesh->groups[i].group);
+    ki_free(a, mesh->placement);
+    ki_free(a, mesh->position_of);
+    ki_free(a, mesh);
+}
+
+kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
+                             const kith_mesh_options *options, kith_mesh **mesh)
+{
+    const kith_mesh_options none = KITH_MESH_OPTIONS_INIT;
+    KI_CHECK_GROUP(base, "kith_mesh_create");
+    if (mesh == NULL || (options != NULL && options->struct_size != sizeof *options))
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mesh_create: mesh is NULL, or start options from KITH_MESH_OPTIONS_INIT");
+    kith_status status = ki_group_refuse(base, "kith_mesh_create");
+    if (status != KITH_OK)
+        return status;
+    if (options == NULL)
+        options = &none;
+    kith_mesh *made = (kith_mesh *)ki_calloc(&base->ctx->allocator, 1, sizeof *made);
+    if (made == NULL)
+        return KITH_ERR_NO_MEMORY;
+    made->base = base;
+    status = ki_grid_init(axes, axis_count, options->order, base->size, &made->grid);
+    if (status == KITH_OK)
+        status = place(made, options->placement);
+    status = agree(made, status, options);
+    if (status == KITH_OK) {
+        status = make_groups(made, options);
+        status = ki_group_exchange(base, "kith_mesh_create", status, NULL, 0, NULL);
+    }
+    if (status != KITH_OK) {
+        dispose(made);
+        return status;
+    }
+    made->next = base->ctx->meshes;
+    base->ctx->meshes = made;
+    *mesh = made;
+    return KITH_OK;
+}
+
+kith_status kith_mesh_destroy(kith_mesh *mesh)
+{
+    if (mesh == NULL)
+        return KITH_OK;
+    kith_mesh **link = &mesh->base->ctx->meshes;
+    while (*link != NULL && *link != mesh)
+        link = &(*link)->next;
+    if (*link == mesh)
+        *link = mesh->next;
+    dispose(mesh);
+    return KITH_OK;
+}
+
+/* ---- questions ---- */
+
+kith_group *kith_mesh_group(const kith_mesh *mesh, const char *axes)
+{
+    unsigned mask = EMBED_MASK;
+    if (mesh == NULL || axes == NULL)
+        return NULL;
+    if (strcmp(axes, "embed") != 0 && ki_grid_mask(&mesh->grid, axes, &mask) != KITH_OK)
+        return NULL;
+    for (int i = 0; i < mesh->group_count; i++)
+        if (mesh->groups[i].mask == mask)
+            return mesh->groups[i].group;
+    return NULL;
+}
+
+int kith_mesh_size(const kith_mesh *mesh, const char *axes)
+{
+    unsigned mask;
+    return mesh != NULL && ki_grid_mask(&mesh->grid, axes, &mask) == KITH_OK ? ki_grid_extent(&mesh->grid, mask) : -1;
+}
+
+int kith_mesh_coord_of(const kith_mesh *mesh, const char *axis, int base_rank)
+{
+    if (mesh == NULL || axis == NULL || base_rank < 0 || base_rank >= mesh->grid.world)
+        return -1;
+    for (int i = 0; i < mesh->grid.axis_count; i++)
+        if (strcmp(mesh->grid.names[i], axis) == 0)
+            return ki_grid_coord(&mesh->grid, mesh->position_of[base_rank], i);
+    return -1;
+}
+
+int kith_mesh_coord(const kith_mesh *mesh, const char *axis)
+{
+    return mesh != NULL ? kith_mesh_coord_of(mesh, axis, mesh->base->rank) : -1;
+}

@@ -1,0 +1,229 @@
+/* core/object.h - the objects behind the public handles.
+ *
+ * kith_ctx owns groups, groups own requests that run on them. Handles live in type-stable slabs that are never given back to
+ * the system: a handle that was destroyed still has readable memory whose magic does not match, so using it is an error
+ * and not a crash. All fields belong to the context's thread, except kith_group.abort_flag, which any thread may set.
+ *
+ * Life of a collective: checked (coll.c) -> resolved to a path (dispatch.c) -> appended to its group's queue -> the head of
+ * the queue is started and stepped by whoever waits (progress.c) -> done, removed, next one starts. A blocking call with an
+ * empty queue and a native collective skips the queue.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef KI_OBJECT_H
+#define KI_OBJECT_H
+
+#include "algo/algo.h"
+#include "algo/select.h"
+#include "base/config.h"
+#include "base/mem.h"
+#include "boot/launch.h"
+#include "boot/store.h"
+#include "reduce/reduce.h"
+#include "registry.h"
+#include <kith/kith.h>
+#include <stdatomic.h>
+
+#define KI_CTX_MAGIC 0x6b697468637478ULL
+#define KI_GROUP_MAGIC 0x6b6974686770ULL
+#define KI_REQUEST_MAGIC 0x6b697468727173ULL
+
+#define KI_MAX_INSTANCES 8
+#define KI_OP_FIRST_DYNAMIC 1000
+#define KI_QUERY_OPS (KITH_OP_BUILTIN_COUNT + 2) /* built-in, commutative other, non-commutative other */
+
+/* One backend opened for one context. */
+typedef struct ki_instance {
+    const kith_backend *backend;
+    void *be;
+    kith_be_host host;
+    kith_ctx *ctx;
+} ki_instance;
+
+/* A dynamic operator. uses counts requests that hold it. */
+typedef struct ki_op_entry {
+    ki_op op;
+    bool is_live;
+    int uses;
+} ki_op_entry;
+
+typedef struct ki_trace_record {
+    uint64_t sequence;
+    uint64_t start_ticks, end_ticks; /* end 0: not recorded */
+    size_t count;
+    int16_t kind;                    /* kith_coll_kind, or KI_TRACE_SEND, KI_TRACE_RECV */
+    int16_t dtype;
+    int32_t op, root;                /* root: peer for messages */
+    int32_t state;                   /* 0 free, 1 active, 2 done, 3 failed */
+    int32_t status;
+} ki_trace_record;
+#define KI_TRACE_SEND 100
+#define KI_TRACE_RECV 101
+
+typedef struct ki_mem {
+    struct ki_mem *next;
+    void *ptr;
+    size_t nbytes;
+    bool is_registered;       /* kith_mem_register(): the memory is the caller's */
+    bool is_mapped;           /* the backend's; else ordinary memory */
+} ki_mem;
+
+/* What kith_group_create() and its relatives agree on before a group is made. */
+typedef struct ki_group_spec {
+    const char *name;
+    const char *backend;      /* "auto", or a name */
+    uint64_t id;
+    const int *world_ranks;   /* [size], copied */
+    int size, rank;
+    int64_t timeout_ms;
+    bool is_check, is_internal;
+} ki_group_spec;
+
+struct kith_ctx {
+    uint64_t magic;
+    kith_ctx *next_free;
+    kith_allocator allocator;
+    ki_config *config;
+    ki_launch launch;
+    ki_store *store;
+    char store_url[512];
+    uint64_t job_id;
+    int rank, size, local_rank, local_size, node_count;
+    int *node_of;           /* [size] */
+    bool is_threads;        /* another rank lives in this process */
+    int spin;               /* polls before a wait yields */
+    int64_t timeout_ms, connect_timeout_ms;
+    bool is_check;
+    ki_select *select;
+    ki_instance instances[KI_MAX_INSTANCES];
+    int instance_count;
+    kith_group *world;
+    kith_group *groups;     /* all live ones, linked by next */
+    kith_mesh *meshes;
+    kith_request *persistent; /* persistent requests that exist */
+    int active_requests;    /* queued or running */
+    int64_t next_event_ns;  /* when to look at the store again */
+    bool has_ucx, has_mpi;  /* usable on every rank, for "auto" groups across hosts */
+    char backend[32];       /* what the user asked for; "auto" by default */
+    ki_op_entry **ops;      /* [op_count]; entries stay at their address */
+    int op_count;
+    int late_reports;       /* how often this rank published that it timed out */
+};
+
+/* What the backend said about a collective with an operator, asked once at creation: a bit per dtype. */
+typedef struct ki_native {
+    uint32_t dtypes;          /* native */
+    uint32_t exact_dtypes;    /* native, in the documented order */
+    const char *algorithm;    /* of the last dtype asked; for texts */
+} ki_native;
+
+struct kith_group {
+    uint64_t magic;
+    kith_group *next_free;
+    /* hot: read by every operation */
+    kith_ctx *ctx;
+    const kith_backend *backend;
+    void *bg;
+    int rank, size;
+    atomic_int abort_flag;
+    bool is_exact;            /* only native collectives that follow the documented order (deterministic=on) */
+    bool is_fast;             /* no check mode, no hierarchy: a native collective may skip the queue */
+    kith_status status;
+    kith_request *queue_head, *queue_tail; /* collectives, in order */
+    uint64_t sequence;        /* of the next collective */
+    ki_order order;
+    ki_trace_record *trace;
+    uint32_t trace_capacity, trace_next;
+    ki_native native[KITH_COLL_COUNT][KI_QUERY_OPS];
+    int64_t timeout_ms;
+    /* cold */
+    bool is_check;
+    bool is_internal;         /* part of another group's hierarchical plan */
+    bool is_ready;
+    bool is_abort_told;
+    ki_instance *instance;
+    ki_mem *memory;           /* kith_mem_alloc() and kith_mem_register() of this group */
+    char name[64];
+    char wanted[32];          /* backend that was asked for: "auto" or a name; children inherit it */
+    uint64_t id;
+    uint32_t child_count;     /* groups made from this one; the same on all ranks */
+    uint32_t exchange_count;  /* rounds of ki_group_exchange() so far; the same on all members */
+    uint64_t agreed_hash;
+    int *world_ranks, *node_of; /* [size] */
+    int node_count;           /* hosts among the members */
+    char reason[512];         /* why status is not KITH_OK */
+    kith_request *messages;   /* running sends and receives */
+    kith_group *node, *leaders; /* hierarchical plan: members of this host; lowest rank of each host (NULL elsewhere) */
+    kith_group *next, *previous;
+};
+
+typedef enum ki_path { KI_PATH_LOCAL, KI_PATH_NATIVE, KI_PATH_ALGO, KI_PATH_HIER } ki_path;
+typedef enum ki_request_kind { KI_REQUEST_COLL, KI_REQUEST_SEND, KI_REQUEST_RECV } ki_request_kind;
+typedef enum ki_request_state { KI_STATE_IDLE, KI_STATE_QUEUED, KI_STATE_CHECKING, KI_STATE_RUNNING, KI_STATE_DONE } ki_request_state;
+
+struct ki_hier;
+struct ki_check;
+
+struct kith_request {
+    uint64_t magic;
+    kith_request *next_free;
+    kith_group *group;
+    ki_request_kind kind;
+    ki_request_state state;
+    kith_status status;
+    kith_status argument_status; /* check mode: this rank's arguments were invalid; detail says why */
+    char *detail;             /* of a failure that happened while another call was progressing; malloc'ed */
+    bool is_persistent, is_internal;
+    ki_path path;
+    int64_t deadline_ns;      /* 0: none; KI_DEADLINE_LAZY: from the first slow poll */
+    uint32_t trace_index;
+    kith_op op_number;
+    /* collectives */
+    kith_be_coll coll;
+    ki_reducer reducer;
+    ki_algo_args args;
+    const ki_algo *algo;
+    ki_executor executor;     /* keeps its memory while the request is in the pool */
+    size_t *arrays;           /* copies of counts and displacements, at most 4 * size */
+    size_t arrays_capacity;
+    struct ki_hier *hier;
+    struct ki_check *check;
+    /* messages */
+    kith_be_msg msg;
+    kith_dtype dtype;
+    size_t received;          /* bytes */
+    kith_be_slot slot;
+    kith_request *next, *previous; /* queue, or the group's list of messages */
+    kith_request *next_persistent, *previous_persistent;
+};
+
+/* ---- slabs (slab.c): type-stable handles ---- */
+kith_ctx *ki_ctx_alloc(void);
+void ki_ctx_release(kith_ctx *ctx);
+kith_group *ki_group_alloc(void);
+void ki_group_release(kith_group *group);
+kith_request *ki_request_alloc(void);
+void ki_request_release(kith_request *request);
+
+static inline bool ki_ctx_is_valid(const kith_ctx *ctx)
+{
+    return ctx != NULL && ctx->magic == KI_CTX_MAGIC;
+}
+
+static inline bool ki_group_is_valid(const kith_group *group)
+{
+    return group != NULL && group->magic == KI_GROUP_MAGIC;
+}
+
+static inline bool ki_request_is_valid(const kith_request *request)
+{
+    return request != NULL && request->magic == KI_REQUEST_MAGIC;
+}
+
+#define KI_CHECK_GROUP(group, function)                                                                                \
+    do {                                                                                                               \
+        if (!ki_group_is_valid(group))                                                                                 \
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the group is NULL, destroyed, or not a group", function);  \
+    } while (0)
+
+#endif

@@ -1,0 +1,234 @@
+/* core/p2p.c - messages: the public functions of kith/p2p.h.
+ *
+ * A blocking send or receive polls its slot from the stack for a while, as native collectives do; when that is not enough, or
+ * other requests are active, it waits with everything else of the context advancing.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "object.h"
+#include "progress.h"
+#include "request.h"
+#include "trace.h"
+#include <string.h>
+
+/* What a caller gives, checked; size in bytes. */
+static kith_status check_message(kith_group *group, const char *function, const void *buffer, size_t count,
+                                 kith_dtype dtype, int peer, int tag, size_t *nbytes)
+{
+    KI_CHECK_GROUP(group, function);
+    size_t element = kith_dtype_nbytes(dtype);
+    if (element == 0)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: %d is no dtype (0 to %d)", function, (int)dtype, KITH_DTYPE_COUNT - 1);
+    if (peer < 0 || peer >= group->size)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: rank %d is outside the group '%s' (0 to %d)", function, peer,
+                             group->name, group->size - 1);
+    if (tag < 0)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: tag %d is negative (0 to %d)", function, tag, KITH_TAG_MAX);
+    if (!ki_mul(count, element, nbytes) || *nbytes > PTRDIFF_MAX)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: %zu elements do not fit 64 bits of bytes", function, count);
+    if (buffer == NULL && *nbytes > 0)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the buffer is NULL", function);
+    return group->status == KITH_OK && atomic_load_explicit(&group->abort_flag, memory_order_relaxed) == 0
+               ? KITH_OK
+               : ki_group_refuse(group, function);
+}
+
+static kith_status make(kith_group *group, ki_request_kind kind, const void *buffer, size_t nbytes, kith_dtype dtype,
+                        int peer, int tag, kith_request **request)
+{
+    kith_request *made = ki_request_create(group, kind);
+    if (made == NULL)
+        return KITH_ERR_NO_MEMORY;
+    made->msg = (kith_be_msg){ .peer = peer, .tag = (uint64_t)tag, .buffer = (void *)(uintptr_t)buffer, .nbytes = nbytes };
+    made->dtype = dtype;
+    made->op_number = -1;
+    made->deadline_ns = ki_deadline_after_ms(group->timeout_ms);
+    *request = made;
+    return KITH_OK;
+}
+
+static kith_status start(kith_group *group, ki_request_kind kind, const char *function, const void *buffer, size_t count,
+                         kith_dtype dtype, int peer, int tag, kith_request **request)
+{
+    size_t nbytes = 0;
+    kith_status status = check_message(group, function, buffer, count, dtype, peer, tag, &nbytes);
+    if (status == KITH_OK && request == NULL)
+        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the pointer for the request is NULL", function);
+    kith_request *made = NULL;
+    if (status == KITH_OK)
+        status = make(group, kind, buffer, nbytes, dtype, peer, tag, &made);
+    if (status != KITH_OK)
+        return status;
+    status = ki_message_post(made);
+    if (status != KITH_OK) {
+        ki_request_release(made);
+        return status;
+    }
+    *request = made;
+    return KITH_OK;
+}
+
+kith_status kith_send_start(kith_group *group, const void *buffer, size_t count, kith_dtype dtype, int to, int tag,
+                            kith_request **request)
+{
+    return start(group, KI_REQUEST_SEND, "kith_send_start", buffer, count, dtype, to, tag, request);
+}
+
+kith_status kith_recv_start(kith_group *group, void *buffer, size_t count, kith_dtype dtype, int from, int tag,
+                            kith_request **request)
+{
+    return start(group, KI_REQUEST_RECV, "kith_recv_start", buffer, count, dtype, from, tag, request);
+}
+
+static kith_status init(kith_group *group, ki_request_kind kind, const char *function, const void *buffer, size_t count,
+                        kith_dtype dtype, int peer, int tag, kith_request **request)
+{
+    size_t nbytes = 0;
+    kith_status status = check_message(group, function, buffer, count, dtype, peer, tag, &nbytes);
+    if (status == KITH_OK && request == NULL)
+        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the pointer for the request is NULL", function);
+    kith_request *made = NULL;
+    if (status == KITH_OK)
+        status = make(group, kind, buffer, nbytes, dtype, peer, tag, &made);
+    if (status != KITH_OK)
+        return status;
+    made->is_persistent = true;
+    made->next_persistent = group->ctx->persistent;
+    if (made->next_persistent != NULL)
+        made->next_persistent->previous_persistent = made;
+    group->ctx->persistent = made;
+    *request = made;
+    return KITH_OK;
+}
+
+kith_status kith_send_init(kith_group *group, const void *buffer, size_t count, kith_dtype dtype, int to, int tag,
+                           kith_request **request)
+{
+    return init(group, KI_REQUEST_SEND, "kith_send_init", buffer, count, dtype, to, tag, request);
+}
+
+kith_status kith_recv_init(kith_group *group, void *buffer, size_t count, kith_dtype dtype, int from, int tag,
+                           kith_request **request)
+{
+    return init(group, KI_REQUEST_RECV, "kith_recv_init", buffer, count, dtype, from, tag, request);
+}
+
+/* ---- blocking ---- */
+
+/* Runs a message from the stack when it ends within the first polls; else it becomes a request. is_over tells. */
+static kith_status run_short(kith_group *group, ki_request_kind kind, const kith_be_msg *msg, kith_dtype dtype,
+                             size_t *received)
+{
+    const kith_backend *backend = group->backend;
+    kith_ctx *ctx = group->ctx;
+    kith_be_slot slot;
+    memset(&slot, 0, sizeof slot);
+    uint32_t record = ki_trace_begin(group, kind == KI_REQUEST_SEND ? KI_TRACE_SEND : KI_TRACE_RECV, msg->nbytes, dtype,
+                                     0, msg->peer, msg->tag);
+    kith_status status = kind == KI_REQUEST_SEND ? backend->send_start(group->bg, msg, &slot)
+                                                 : backend->recv_start(group->bg, msg, &slot);
+    int is_done = 0;
+    ki_waiter waiter;
+    ki_waiter_init(&waiter, ctx, group->timeout_ms);
+    while (status == KITH_OK) {
+        status = backend->msg_test(group->bg, &slot, &is_done, received);
+        if (is_done || status != KITH_OK)
+            break;
+        if (waiter.polls >= ctx->spin) {
+            ki_ctx_step(ctx);
+            status = ki_group_refuse(group, kind == KI_REQUEST_SEND ? "send" : "receive");
+        }
+        if (status == KITH_OK && ki_waiter_pause(&waiter) != KITH_OK)
+            status = ki_fail(KITH_ERR_TIMEOUT, "%s of %zu B %s rank %d tag %llu on group '%s' did not complete within %lld ms: rank %d has no matching %s",
+                             kind == KI_REQUEST_SEND ? "send" : "receive", msg->nbytes,
+                             kind == KI_REQUEST_SEND ? "to" : "from", msg->peer, (unsigned long long)msg->tag,
+                             group->name, (long long)group->timeout_ms, msg->peer,
+                             kind == KI_REQUEST_SEND ? "receive" : "send");
+        if (status != KITH_OK)
+            backend->msg_cancel(group->bg, &slot);
+    }
+    ki_trace_end(group, record, status);
+    return status;
+}
+
+kith_status kith_send(kith_group *group, const void *buffer, size_t count, kith_dtype dtype, int to, int tag)
+{
+    size_t nbytes = 0, ignored = 0;
+    kith_status status = check_message(group, "kith_send", buffer, count, dtype, to, tag, &nbytes);
+    if (status != KITH_OK)
+        return status;
+    kith_be_msg msg = { to, (uint64_t)tag, (void *)(uintptr_t)buffer, nbytes };
+    return run_short(group, KI_REQUEST_SEND, &msg, dtype, &ignored);
+}
+
+kith_status kith_recv(kith_group *group, void *buffer, size_t count, kith_dtype dtype, int from, int tag,
+                      size_t *received)
+{
+    size_t nbytes = 0, taken = 0;
+    kith_status status = check_message(group, "kith_recv", buffer, count, dtype, from, tag, &nbytes);
+    if (status != KITH_OK)
+        return status;
+    kith_be_msg msg = { from, (uint64_t)tag, buffer, nbytes };
+    status = run_short(group, KI_REQUEST_RECV, &msg, dtype, &taken);
+    if (status == KITH_OK && received != NULL)
+        *received = taken / kith_dtype_nbytes(dtype);
+    return status;
+}
+
+kith_status kith_sendrecv(kith_group *group, const void *send, size_t send_count, int to, int send_tag, void *recv,
+                          size_t recv_count, int from, int recv_tag, kith_dtype dtype)
+{
+    size_t sent = 0, taken = 0;
+    kith_status status = check_message(group, "kith_sendrecv", send, send_count, dtype, to, send_tag, &sent);
+    if (status == KITH_OK)
+        status = check_message(group, "kith_sendrecv", recv, recv_count, dtype, from, recv_tag, &taken);
+    if (status != KITH_OK)
+        return status;
+    uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
+    if (sent > 0 && taken > 0 && a < b + taken && b < a + sent)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_sendrecv: the buffers overlap");
+    kith_request *requests[2] = { NULL, NULL };
+    status = kith_recv_start(group, recv, recv_count, dtype, from, recv_tag, &requests[0]);
+    if (status == KITH_OK)
+        status = kith_send_start(group, send, send_count, dtype, to, send_tag, &requests[1]);
+    if (status != KITH_OK) {
+        if (requests[0] != NULL) {
+            ki_request_cancel(requests[0], status);
+            ki_request_collect(requests[0]);
+        }
+        return status;
+    }
+    return kith_wait_all(requests, 2);
+}
+
+kith_status kith_batch_start(kith_group *group, const kith_p2p_args *members, size_t count, kith_request **requests)
+{
+    KI_CHECK_GROUP(group, "kith_batch_start");
+    if (count > 0 && (members == NULL || requests == NULL))
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_batch_start: members or requests is NULL");
+    for (size_t i = 0; i < count; i++) {
+        size_t nbytes;
+        kith_status status = check_message(group, "kith_batch_start", members[i].buffer, members[i].count,
+                                           members[i].dtype, members[i].peer, members[i].tag, &nbytes);
+        if (status != KITH_OK)
+            return ki_fail_context(status, "member %zu", i);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const kith_p2p_args *m = &members[i];
+        kith_status status = m->is_send ? kith_send_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i])
+                                        : kith_recv_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i]);
+        if (status == KITH_OK)
+            continue;
+        while (i-- > 0) { /* none was started, as promised */
+            if (requests[i]->state != KI_STATE_DONE)
+                ki_request_cancel(requests[i], status);
+            ki_request_collect(requests[i]);
+            requests[i] = NULL;
+        }
+        return status;
+    }
+    return KITH_OK;
+}

@@ -1,0 +1,243 @@
+/* core/progress.c - see progress.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "progress.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "request.h"
+#include "text.h"
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENT_PERIOD_NS 5000000   /* between looks at the store */
+#define IDLE_AFTER_NS 50000       /* of yielding before the backend may sleep */
+#define IDLE_MAX_NS 1000000       /* one sleep; other backends of the context are polled between */
+#define POLLS_PER_CLOCK 16        /* yields between looks at the clock */
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* ---- failing ---- */
+
+void ki_group_fail(kith_group *group, kith_status status, const char *format, ...)
+{
+    if (group->status != KITH_OK)
+        return;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(group->reason, sizeof group->reason, format, list);
+    va_end(list);
+    group->status = status;
+    group->is_fast = false;
+    ki_log(status == KITH_ERR_ABORTED ? KITH_LOG_INFO : KITH_LOG_ERROR, "%s", group->reason);
+    /* parts of a plan fail together */
+    if (group->node != NULL)
+        ki_group_fail(group->node, status, "%s", group->reason);
+    if (group->leaders != NULL)
+        ki_group_fail(group->leaders, status, "%s", group->reason);
+}
+
+static void notice_abort(kith_group *group)
+{
+    if (atomic_load_explicit(&group->abort_flag, memory_order_acquire) == 0)
+        return;
+    ki_group_fail(group, KITH_ERR_ABORTED, "group '%s' was aborted", group->name);
+    if (!group->is_abort_told && !group->is_internal && group->ctx->store != NULL) {
+        group->is_abort_told = true;
+        ki_store_announce(group->ctx->store, KI_EVENT_ABORT, group->id);
+    }
+}
+
+kith_status ki_group_refuse(kith_group *group, const char *function)
+{
+    notice_abort(group);
+    if (group->status == KITH_OK)
+        return KITH_OK;
+    return ki_fail_quiet(group->status, "%s on group '%s': %s", function, group->name, group->reason);
+}
+
+/* ---- events of the store ---- */
+
+static void on_death(kith_ctx *ctx, int rank)
+{
+    for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
+        int member = kith_group_rank_of_world(g, rank);
+        if (member >= 0)
+            ki_group_fail(g, KITH_ERR_PEER_FAILED, "group '%s': rank %d (world rank %d) died", g->name, member, rank);
+    }
+}
+
+static void on_remote_abort(kith_ctx *ctx, int rank, uint64_t id)
+{
+    for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
+        if (g->id != id)
+            continue;
+        g->is_abort_told = true;
+        ki_group_fail(g, KITH_ERR_ABORTED, "group '%s' was aborted by world rank %d", g->name, rank);
+        g->backend->group_abort(g->bg);
+    }
+}
+
+void ki_ctx_poll_events(kith_ctx *ctx)
+{
+    ki_event event;
+    while (ctx->store != NULL && ki_store_poll_event(ctx->store, &event)) {
+        if (event.kind == KI_EVENT_RANK_DIED)
+            on_death(ctx, event.rank);
+        else
+            on_remote_abort(ctx, event.rank, event.value);
+    }
+}
+
+/* ---- stepping ---- */
+
+static void step_messages(kith_group *group)
+{
+    for (kith_request *r = group->messages, *next; r != NULL; r = next) {
+        next = r->next;
+        ki_message_step(r);
+    }
+}
+
+static void step_group(kith_group *group)
+{
+    notice_abort(group);
+    while (group->queue_head != NULL) {
+        kith_request *head = group->queue_head;
+        ki_coll_step(head);
+        if (group->queue_head == head)
+            break; /* still running */
+    }
+    if (group->messages != NULL)
+        step_messages(group);
+}
+
+void ki_ctx_step(kith_ctx *ctx)
+{
+    for (int i = 0; i < ctx->instance_count; i++) {
+        ki_instance *instance = &ctx->instances[i];
+        if (instance->backend->progress != NULL)
+            instance->backend->progress(instance->be);
+    }
+    if (ctx->active_requests == 0)
+        return;
+    for (kith_group *g = ctx->groups; g != NULL; g = g->next)
+        if (g->queue_head != NULL || g->messages != NULL)
+            step_group(g);
+}
+
+/* ---- waiting ---- */
+
+static void idle(kith_ctx *ctx, int64_t now, int64_t deadline_ns)
+{
+    int64_t most = IDLE_MAX_NS;
+    if (deadline_ns != 0 && deadline_ns - now < most)
+        most = deadline_ns - now;
+    /* Sleeping on one backend is only right when nothing else can make progress. */
+    if (most > 0 && ctx->instance_count == 1 && ctx->instances[0].backend->idle != NULL)
+        ctx->instances[0].backend->idle(ctx->instances[0].be, most);
+    else
+        sched_yield();
+}
+
+kith_status ki_waiter_pause(ki_waiter *waiter)
+{
+    kith_ctx *ctx = waiter->ctx;
+    int polls = ++waiter->polls;
+    if (polls < ctx->spin) {
+        relax();
+        return KITH_OK;
+    }
+    if (polls > ctx->spin + 1 && polls % POLLS_PER_CLOCK != 0) {
+        sched_yield();
+        return KITH_OK;
+    }
+    int64_t now = ki_now_ns();
+    if (waiter->start_ns == 0) {
+        waiter->start_ns = now;
+        if (waiter->timeout_ms > 0)
+            waiter->deadline_ns = now + waiter->timeout_ms * 1000000;
+    }
+    if (waiter->deadline_ns != 0 && now >= waiter->deadline_ns)
+        return KITH_ERR_TIMEOUT;
+    if (now >= ctx->next_event_ns) {
+        ctx->next_event_ns = now + EVENT_PERIOD_NS;
+        ki_ctx_poll_events(ctx);
+    }
+    if (now - waiter->start_ns < IDLE_AFTER_NS) {
+        sched_yield();
+        return KITH_OK;
+    }
+    idle(ctx, now, waiter->deadline_ns);
+    waiter->polls = ctx->spin + POLLS_PER_CLOCK - 1; /* look at the clock after each sleep */
+    return KITH_OK;
+}
+
+/* ---- timeouts ---- */
+
+#define REPORT_WAIT_NS 250000000
+
+static void publish_position(kith_group *group, const char *operation)
+{
+    char key[64], text[200];
+    snprintf(key, sizeof key, "late/%d", group->ctx->rank);
+    snprintf(text, sizeof text, "%s on group '%s'", operation, group->name);
+    ki_store_set(group->ctx->store, key, text, strlen(text) + 1);
+}
+
+/* Where the others say they are. The ones without a word are marked in is_silent. */
+static void read_positions(kith_group *group, ki_text *positions, unsigned char *is_silent)
+{
+    int64_t deadline = ki_now_ns() + REPORT_WAIT_NS;
+    int told = 0;
+    for (int r = 0; r < group->size; r++) {
+        if (r == group->rank)
+            continue;
+        char key[64];
+        void *value = NULL;
+        size_t nbytes = 0;
+        snprintf(key, sizeof key, "late/%d", group->world_ranks[r]);
+        if (ki_store_get(group->ctx->store, key, deadline, &value, &nbytes) != KITH_OK) {
+            is_silent[r] = 1;
+            continue;
+        }
+        if (told++ < 8 && nbytes > 0)
+            ki_text_add(positions, "; rank %d waits in %.*s", r, (int)nbytes - 1, (const char *)value);
+        free(value);
+    }
+}
+
+kith_status ki_report_timeout(kith_group *group, const char *operation, const unsigned char *is_missing,
+                              int64_t timeout_ms)
+{
+    ki_text missing = { 0 }, positions = { 0 };
+    unsigned char *is_silent = (unsigned char *)calloc((size_t)group->size, 1);
+    if (group->ctx->store != NULL && is_silent != NULL) {
+        publish_position(group, operation);
+        read_positions(group, &positions, is_silent);
+    }
+    const unsigned char *who = is_missing != NULL ? is_missing : is_silent;
+    if (who != NULL)
+        ki_text_add_ranges(&missing, who, group->size, 16);
+    const char *list = ki_text_chars(&missing);
+    kith_status status = ki_fail(KITH_ERR_TIMEOUT, "%s on group '%s' (%d ranks) did not complete within %lld ms; missing rank%s: %s%s",
+                                 operation, group->name, group->size, (long long)timeout_ms,
+                                 strpbrk(list, ",-") != NULL ? "s" : "", *list != '\0' ? list : "none (peers are late or elsewhere)",
+                                 ki_text_chars(&positions));
+    free(is_silent);
+    ki_text_fini(&missing);
+    ki_text_fini(&positions);
+    return status;
+}
