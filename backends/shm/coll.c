@@ -1,0 +1,175 @@
+/* backends/shm/coll.c - starting, testing and ending collectives; which path they take.
+ *
+ * One collective is active on a group at a time; its state is group->coll. start chooses a path and takes the first steps, so
+ * a small collective whose peers came first is complete when start returns. After the call that says so the own buffers are
+ * the caller's again.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "internal.h"
+#include <sched.h>
+
+/* ---- one rank ---- */
+
+static void run_alone(shm_group *group)
+{
+    const kith_be_coll *args = group->coll.args;
+    const shm_span *out = &group->out[0], *in = &group->in[0];
+    size_t nbytes = shm_min(out->nbytes, in->nbytes);
+    if (nbytes == 0)
+        return;
+    if (args->reducer != NULL) {
+        const void *source = out->data;
+        void *target = in->data;
+        args->reducer->reduce(args->reducer, &source, 1, &target, 1, nbytes / args->reducer->nbytes, 0);
+    } else if (out->data != in->data) {
+        memmove(in->data, out->data, nbytes);
+    }
+}
+
+/* ---- paths ---- */
+
+static void choose_staged(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    if (coll->traits->is_multicast && coll->traits->is_reducing && group->size > 2) {
+        coll->path = SHM_PATH_SLICES;
+        shm_slices_begin(group);
+    } else {
+        coll->path = SHM_PATH_STAGED;
+        shm_staged_begin(group);
+    }
+}
+
+static void choose_path(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    if (group->size == 1)
+        coll->path = SHM_PATH_ALONE;
+    else if (coll->traits->has_own_sizes)
+        coll->path = SHM_PATH_TABLES;
+    else if (shm_cells_fits(group))
+        coll->path = SHM_PATH_CELLS;
+    else
+        choose_staged(group);
+}
+
+static bool step(shm_group *group)
+{
+    switch (group->coll.path) {
+    case SHM_PATH_ALONE:
+        run_alone(group);
+        return true;
+    case SHM_PATH_CELLS:
+        return shm_cells_step(group);
+    case SHM_PATH_TABLES:
+        return shm_tables_step(group);
+    case SHM_PATH_STAGED:
+        return shm_staged_step(group);
+    case SHM_PATH_SLICES:
+        return shm_slices_step(group);
+    default:
+        return true;
+    }
+}
+
+bool shm_coll_advance(shm_group *group)
+{
+    if (group->coll.is_active && step(group)) {
+        group->coll.is_active = false;
+        group->coll.moves++;
+    }
+    return !group->coll.is_active;
+}
+
+static void begin(shm_group *group, const kith_be_coll *args)
+{
+    shm_coll *coll = &group->coll;
+    const shm_traits *traits = &shm_traits_of[args->kind];
+    bool is_root = group->rank == args->root, is_rooted = traits->is_root_writing || traits->is_root_reading;
+    coll->args = args;
+    coll->traits = traits;
+    coll->number = ++group->number;
+    coll->phase = coll->next_peer = 0;
+    coll->is_active = true;
+    coll->is_writer = !is_rooted || is_root == traits->is_root_writing;
+    coll->is_reader = !is_rooted || is_root == traits->is_root_reading;
+    coll->has_own = !traits->is_reducing && (!is_rooted || is_root);
+    coll->own_at = 0;
+    coll->status = KITH_OK;
+    shm_spans_fill(group);
+    choose_path(group);
+    group->polls = 0;
+}
+
+kith_status shm_coll_start(void *group_, const kith_be_coll *args, kith_be_slot *slot)
+{
+    shm_group *group = group_;
+    (void)slot;
+    begin(group, args);
+    shm_coll_advance(group);
+    return KITH_OK;
+}
+
+kith_status shm_coll_test(void *group_, kith_be_slot *slot, int *is_done)
+{
+    shm_group *group = group_;
+    if (shm_coll_advance(group)) {
+        *is_done = 1;
+        return group->coll.status;
+    }
+    *is_done = 0;
+    kith_status status = shm_group_check(group);
+    if (status != KITH_OK)
+        shm_coll_cancel(group, slot);
+    return status;
+}
+
+kith_status shm_coll_run(void *group_, const kith_be_coll *args)
+{
+    shm_group *group = group_;
+    begin(group, args);
+    int64_t yielding_since_ns = 0;
+    for (int polls = 0; !shm_coll_advance(group); polls++) {
+        kith_status status = shm_group_check(group);
+        if (status != KITH_OK) {
+            shm_coll_cancel(group, NULL);
+            return status;
+        }
+        if (polls < group->host->spin) {
+            shm_pause();
+            continue;
+        }
+        if (polls % 16 != 0 || yielding_since_ns == 0) {
+            sched_yield();
+            if (yielding_since_ns == 0)
+                yielding_since_ns = shm_now_ns();
+        } else if (shm_now_ns() - yielding_since_ns > 50000) {
+            shm_idle(group->instance, 1000000);
+        }
+    }
+    return group->coll.status;
+}
+
+void shm_coll_cancel(void *group_, kith_be_slot *slot)
+{
+    shm_group *group = group_;
+    (void)slot;
+    group->coll.is_active = false;
+}
+
+/* Who has not shown up: writers whose cell is not there; else ranks that are a whole turn of cells behind. */
+void shm_coll_missing(void *group_, kith_be_slot *slot, unsigned char *is_missing)
+{
+    shm_group *group = group_;
+    const shm_coll *coll = &group->coll;
+    (void)slot;
+    for (int r = 0; r < group->size; r++) {
+        if (r == group->rank || !coll->is_active)
+            continue;
+        bool is_here = shm_load(&shm_cell_of(group, r, coll->number)->flag) == coll->number ||
+                       shm_load(&group->blocks[r].done.value) >= coll->number ||
+                       (coll->path >= SHM_PATH_STAGED && shm_load(&group->blocks[r].published.value) > coll->base);
+        is_missing[r] = !is_here;
+    }
+}

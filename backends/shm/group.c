@@ -1,0 +1,152 @@
+/* backends/shm/group.c - a group's life: who the peers are, the arena, what works between them.
+ *
+ *     exchange of processes  ->  arena  ->  channels  ->  probes  ->  ready
+ *
+ * Each step is taken by all members or fails on all (host->exchange()). Destroying is local: the arena lives until the last
+ * member has unmapped it, so a slower member still finds what it needs.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define STREAM_NBYTES 8388608 /* default of shm_stream_nbytes */
+
+/* What each member tells about itself. */
+typedef struct introduction {
+    uint64_t process, start_time;
+    int64_t pid;
+    int32_t is_oversubscribed, unused;
+} introduction;
+
+static bool allocate(shm_group *group)
+{
+    size_t size = (size_t)group->size;
+    group->peers = calloc(size, sizeof *group->peers);
+    group->out = calloc(size, sizeof *group->out);
+    group->in = calloc(size, sizeof *group->in);
+    group->sources = calloc(size, sizeof *group->sources);
+    group->targets = calloc(size, sizeof *group->targets);
+    return group->peers != NULL && group->out != NULL && group->in != NULL && group->sources != NULL &&
+           group->targets != NULL;
+}
+
+static void release(shm_group *group)
+{
+    free(group->peers);
+    free(group->out);
+    free(group->in);
+    free(group->sources);
+    free(group->targets);
+    free(group->scratch);
+    free(group);
+}
+
+static kith_status introduce(shm_group *group, kith_status status)
+{
+    introduction mine = { shm_process_number(), shm_process_start_time(getpid()), getpid(), group->host->spin == 0, 0 };
+    introduction *all = calloc((size_t)group->size, sizeof *all);
+    if (all == NULL && status == KITH_OK)
+        status = group->host->fail(KITH_ERR_NO_MEMORY, "no memory to set up group %s", group->name);
+    status = group->host->exchange(group->cookie, status, &mine, sizeof mine, all);
+    group->is_one_process = true;
+    for (int r = 0; status == KITH_OK && r < group->size; r++) {
+        shm_peer *peer = &group->peers[r];
+        peer->process = all[r].process;
+        peer->pid = (pid_t)all[r].pid;
+        peer->start_time = all[r].start_time;
+        peer->is_here = all[r].process == mine.process;
+        peer->pidfd = -1;
+        group->is_one_process = group->is_one_process && peer->is_here;
+        group->is_oversubscribed = group->is_oversubscribed || all[r].is_oversubscribed != 0;
+    }
+    free(all);
+    return status;
+}
+
+/* What is private and depends on the arena's sizes. */
+static kith_status prepare(shm_group *group)
+{
+    size_t eager = group->instance->settings.eager_nbytes;
+    group->eager_nbytes = shm_min(eager, (size_t)group->sizes.cell_nbytes);
+    size_t stream = group->instance->settings.stream_nbytes;
+    group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES : stream;
+    size_t most = (size_t)group->sizes.cell_nbytes;
+    group->scratch_nbytes = most > group->sizes.ring_nbytes / 2 ? most : (size_t)group->sizes.ring_nbytes / 2;
+    void *scratch = NULL;
+    if (posix_memalign(&scratch, 4096, group->scratch_nbytes) != 0)
+        return group->host->fail(KITH_ERR_NO_MEMORY, "no memory for %zu bytes of scratch of group %s", group->scratch_nbytes,
+                                 group->name);
+    group->scratch = scratch;
+    return shm_channels_create(group);
+}
+
+kith_status shm_group_create(void *instance_, const kith_be_group_info *info, void **group_)
+{
+    shm_instance *instance = instance_;
+    const kith_be_host *host = instance->host;
+    shm_group *group = calloc(1, sizeof *group);
+    kith_status status = KITH_OK;
+    if (group == NULL) {
+        status = host->fail(KITH_ERR_NO_MEMORY, "no memory for group %s", info->name);
+        introduction nothing = { 0 };
+        return host->exchange(info->cookie, status, &nothing, sizeof nothing, &nothing);
+    }
+    group->instance = instance;
+    group->host = host;
+    group->cookie = info->cookie;
+    group->rank = info->rank;
+    group->size = info->size;
+    snprintf(group->name, sizeof group->name, "%s", info->name);
+    if (!info->is_one_node)
+        status = host->fail(KITH_ERR_UNSUPPORTED, "group %s spans hosts: shm reaches only ranks of one host", group->name);
+    else if (!allocate(group))
+        status = host->fail(KITH_ERR_NO_MEMORY, "no memory for group %s", group->name);
+    status = introduce(group, status);
+    if (status != KITH_OK)
+        goto free_group;
+    status = shm_arena_create(group);
+    if (status != KITH_OK)
+        goto free_group;
+    status = prepare(group);
+    status = host->exchange(group->cookie, status, NULL, 0, NULL);
+    if (status != KITH_OK)
+        goto unmap_arena;
+    shm_peers_watch(group);
+    group->region_next = 1;
+    group->next = instance->groups;
+    instance->groups = group;
+    *group_ = group;
+    return KITH_OK;
+
+unmap_arena:
+    shm_channels_destroy(group);
+    shm_unmap(group->arena_nonce, false);
+free_group:
+    release(group);
+    return status;
+}
+
+void shm_group_destroy(void *group_)
+{
+    shm_group *group = group_;
+    shm_group **link = &group->instance->groups;
+    while (*link != group)
+        link = &(*link)->next;
+    *link = group->next;
+    shm_peers_unwatch(group);
+    shm_channels_destroy(group);
+    shm_unmap(group->arena_nonce, false);
+    release(group);
+}
+
+void shm_group_abort(void *group_)
+{
+    shm_group *group = group_;
+    uint64_t expected = 0;
+    __atomic_compare_exchange_n(&group->header->aborted.value, &expected, (uint64_t)group->rank + 1, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_RELAXED);
+    shm_doorbell_ring(group);
+}

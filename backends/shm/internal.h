@@ -1,0 +1,409 @@
+/* backends/shm/internal.h - the objects of the shared-memory backend and what its files offer each other.
+ *
+ * One arena per group (arena.c), laid out as layout.c says: a header, one block of single-writer words per rank, cells for
+ * small collectives, a ring of bytes per rank for large ones, and one message channel per ordered pair of ranks.
+ *
+ * Rules that everything here keeps:
+ *   - A shared word has one writer, unless its comment says otherwise. Writers store with release, readers load with
+ *     acquire. Numbers only grow, so nothing is ever reset.
+ *   - A collective has a number, 1, 2, ..., the same on all ranks (coll.c). A rank works on one at a time, in order: a rank
+ *     that started number s has finished s - 1.
+ *   - Which path an operation takes is a pure function of values that are equal on all ranks: arguments that must agree,
+ *     settings that were compared, and what the ranks published for this operation.
+ *   - Nothing blocks: every *_step() does what can be done now and returns.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef KI_SHM_INTERNAL_H
+#define KI_SHM_INTERNAL_H
+
+#include "shm.h"
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#define SHM_LINE 64
+#define SHM_INLINE_NBYTES 56 /* payload that travels in the line of a cell's flag */
+#define SHM_CELLS 4          /* cells per rank: collective s uses cell s % SHM_CELLS */
+
+/* A word alone in a pair of cache lines (the prefetcher fetches pairs). */
+typedef struct shm_word {
+    uint64_t value;
+    unsigned char pad[120];
+} __attribute__((aligned(128))) shm_word;
+
+/* ---- the arena --------------------------------------------------------------------------------------------------------- */
+
+typedef struct shm_header {
+    uint64_t magic, nonce; /* written by rank 0 before anybody else maps the arena */
+    shm_word aborted;      /* several writers: 1 + rank that aborted the group */
+    shm_word poisoned;     /* several writers: 1: no rank may touch another rank's buffers any more (coll_cancel) */
+    shm_word sleepers;     /* several writers: ranks that sleep or are about to (doorbell.c) */
+} shm_header;
+
+/* The words that a rank writes, but for the doorbell. */
+typedef struct shm_rank_block {
+    shm_word done;      /* number of the last collective that this rank has finished, where it says so (cells.c) */
+    shm_word published; /* position in the byte ring up to which this rank's pieces can be read */
+    shm_word consumed;  /* position up to which this rank needs nobody's pieces any more */
+    shm_word touching;  /* nonzero while this rank works in other ranks' buffers */
+    shm_word doorbell;  /* low 32 bits: futex word, increased by whoever wakes this rank */
+    shm_word probe;     /* set-up only */
+} shm_rank_block;
+
+/* First line of a cell. Small collectives use flag and bytes, others flag and the descriptor. */
+typedef struct shm_cell {
+    uint64_t flag; /* number of the collective; last to be written */
+    union {
+        unsigned char bytes[SHM_INLINE_NBYTES];
+        struct {
+            uint64_t payload;                 /* number of the collective once the bytes behind the line are there */
+            uint64_t send, recv;              /* addresses; with a region: offsets in it */
+            uint32_t send_region, recv_region;
+            uint32_t is_mapped;               /* both buffers can be reached by all ranks in their address space */
+            uint32_t is_inline;               /* v-forms: the blocks follow the table of sizes */
+        } about;
+    };
+} __attribute__((aligned(64))) shm_cell;
+
+/* Sizes, chosen by rank 0 and told to all; offsets follow from them. */
+typedef struct shm_sizes {
+    uint64_t cell_nbytes;    /* payload of a cell behind its first line */
+    uint64_t ring_nbytes;    /* byte ring of each rank: a power of two */
+    uint64_t channel_lines;  /* header lines of a message channel: a power of two */
+    uint64_t channel_nbytes; /* bytes of a message channel */
+} shm_sizes;
+
+typedef struct shm_layout {
+    size_t blocks, cells, rings, channels;              /* offsets */
+    size_t cell_stride, ring_stride, channel_stride;
+    size_t total_nbytes;
+} shm_layout;
+
+/* Sizes for a group of size ranks; scale 0 is the default, each step more halves what can be halved. False when the
+ * smallest was passed. */
+struct shm_settings;
+bool shm_sizes_choose(const struct shm_settings *settings, int size, int scale, shm_sizes *sizes);
+/* False on overflow. */
+bool shm_layout_compute(const shm_sizes *sizes, int size, shm_layout *layout);
+
+/* ---- the process's side ------------------------------------------------------------------------------------------------ */
+
+/* Values of the settings, parsed at open. SIZE_MAX: automatic. */
+typedef struct shm_settings {
+    bool use_memfd, use_cma, use_mapped;
+    const char *directory;
+    size_t eager_nbytes, cell_nbytes, ring_nbytes, chunk_nbytes, stream_nbytes;
+} shm_settings;
+
+/* One per kith_be instance (a rank). */
+typedef struct shm_instance {
+    const kith_be_host *host;
+    shm_settings settings;
+    struct shm_group *groups; /* list of all */
+    int cpu_count;            /* that this process may use */
+    bool has_membarrier;      /* asymmetric fences (doorbell.c) */
+} shm_instance;
+
+/* A piece of memory of which every rank of the group has its own part, mapped by all. */
+typedef struct shm_region {
+    uint32_t id;              /* the same on all ranks, from 1 */
+    bool is_registered;       /* replaced the caller's pages */
+    unsigned char **bases;    /* [size] where rank r's part is mapped here */
+    size_t *nbytes;           /* [size] */
+} shm_region;
+
+typedef struct shm_peer {
+    pid_t pid;
+    uint64_t process;         /* random number of the process */
+    uint64_t start_time;      /* of the process, in clock ticks since boot: tells reused pids apart */
+    int pidfd;                /* -1: none */
+    bool is_here;             /* in this process */
+    bool is_watched;          /* its death can be noticed */
+    bool is_dead;
+} shm_peer;
+
+typedef struct shm_span {
+    unsigned char *data;
+    size_t nbytes;
+} shm_span;
+
+typedef enum shm_path {
+    SHM_PATH_ALONE,  /* one rank */
+    SHM_PATH_CELLS,  /* one exchange of cells */
+    SHM_PATH_TABLES, /* sizes that only some ranks know are published first */
+    SHM_PATH_CHOOSE, /* descriptors are published, the path depends on them */
+    SHM_PATH_STAGED, /* pieces through the rings */
+    SHM_PATH_SLICES, /* the same, each rank reduces its slice and publishes it */
+    SHM_PATH_DIRECT, /* in the ranks' mapped buffers */
+    SHM_PATH_REMOTE  /* in the ranks' buffers, by process_vm_readv and process_vm_writev */
+} shm_path;
+
+/* What a kind of collective is, as data movement (traits.c). */
+typedef struct shm_traits {
+    bool is_multicast;    /* all readers get the same bytes of a writer */
+    bool is_reducing;
+    bool is_root_writing; /* only root has something to give */
+    bool is_root_reading; /* only root wants something */
+    bool has_own_sizes;   /* v-forms whose counts only the two ranks of a pair know */
+} shm_traits;
+extern const shm_traits shm_traits_of[KITH_COLL_COUNT];
+
+/* The active collective of a group. */
+typedef struct shm_coll {
+    const kith_be_coll *args;
+    const shm_traits *traits;
+    uint64_t number;
+    shm_path path;
+    int phase;              /* the path's */
+    int next_peer;          /* ranks below are dealt with in this phase */
+    bool is_active, is_writer, is_reader;
+    bool has_own;           /* the own block is copied here (not for reductions) */
+    bool is_own_staged;     /* the own block overlaps recv: it is reduced from a copy */
+    kith_status status;
+    size_t block_nbytes;    /* the largest block of any pair of ranks; equal on all */
+    /* staged */
+    uint64_t base;          /* ring position of the first piece */
+    size_t chunk_nbytes;    /* ring bytes per round */
+    size_t piece_nbytes;    /* of a block, per round */
+    uint64_t rounds, filled, reduced, drained;
+    size_t own_at;          /* bytes of the own block copied */
+    uint64_t moves;         /* grows with everything that was done */
+    /* direct, remote */
+    size_t begin, end, at;  /* the own share in bytes */
+    int64_t started_ns;
+} shm_coll;
+
+struct shm_channels;
+
+typedef struct shm_group {
+    shm_instance *instance;
+    const kith_be_host *host;
+    struct shm_group *next;
+    void *cookie;
+    char name[64];
+    int rank, size;
+    bool is_oversubscribed;  /* more ranks on this host than CPUs; agreed */
+    bool is_one_process;
+    bool has_remote;         /* process_vm_* works between all; agreed */
+    bool is_far;             /* slow hand-over between the cores; agreed */
+    uint64_t flag_ns;        /* hand-over measured at creation */
+    shm_peer *peers;         /* [size] */
+
+    unsigned char *arena;
+    uint64_t arena_nonce;
+    shm_sizes sizes;
+    shm_layout layout;
+    shm_header *header;
+    shm_rank_block *blocks;  /* [size], in the arena */
+    unsigned char *cells, *rings;
+
+    uint64_t number;         /* collectives started */
+    uint64_t finished_min;   /* every rank has finished this one */
+    uint64_t ring_position;  /* where the next staged collective starts; equal on all */
+    uint64_t consumed_min;   /* every other rank has consumed up to here */
+    size_t eager_nbytes;     /* cells up to this many bytes in a cell */
+    size_t stream_nbytes;    /* buffers from this size on are written with streaming stores */
+    shm_coll coll;
+    shm_span *out, *in;      /* [size] what I give to, get from rank r */
+    const void **sources;    /* [size] */
+    void **targets;          /* [size] */
+    unsigned char *scratch;  /* scratch_nbytes: private, for pieces */
+    size_t scratch_nbytes;
+
+    shm_region *regions;
+    size_t region_count, region_capacity;
+    uint32_t region_next;    /* id of the next; equal on all */
+
+    struct shm_channels *channels;
+    unsigned polls;          /* fruitless tests in a row */
+    int64_t checked_ns;      /* last look for dead peers */
+} shm_group;
+
+/* ---- shared words ------------------------------------------------------------------------------------------------------ */
+
+static inline uint64_t shm_load(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void shm_store(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline void shm_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static inline size_t shm_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t shm_round_up(size_t value, size_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+static inline shm_cell *shm_cell_of(const shm_group *group, int rank, uint64_t number)
+{
+    size_t index = (size_t)rank * SHM_CELLS + (size_t)(number % SHM_CELLS);
+    return (shm_cell *)(group->cells + index * group->layout.cell_stride);
+}
+
+/* Where nbytes of payload of a small collective lie. */
+static inline unsigned char *shm_cell_payload(shm_cell *cell, size_t nbytes)
+{
+    return nbytes <= SHM_INLINE_NBYTES ? cell->bytes : (unsigned char *)cell + SHM_LINE;
+}
+
+static inline unsigned char *shm_ring_at(const shm_group *group, int rank, uint64_t position)
+{
+    return group->rings + (size_t)rank * group->layout.ring_stride + (position & (group->sizes.ring_nbytes - 1));
+}
+
+/* Place of rank `to` among the blocks that `from` writes for the others. */
+static inline int shm_place(int from, int to)
+{
+    return to < from ? to : to - 1;
+}
+
+/* ---- arena.c: shared memory objects ------------------------------------------------------------------------------------ */
+
+/* How another process opens a piece of shared memory. */
+typedef struct shm_handle {
+    uint64_t nonce, nbytes;
+    uint64_t device, inode; /* what must be found there: pids and descriptors are used again */
+    int64_t pid;
+    int32_t fd;             /* of the owner; -1: path is used */
+    int32_t is_valid;       /* 0: the owner has nothing to offer */
+    char path[208];
+} shm_handle;
+
+/* A shared memory object in the owner's hands. */
+typedef struct shm_object {
+    shm_handle handle;
+    int fd;
+} shm_object;
+
+/* A memfd (the failure is not recorded: a file is tried next), or a file in the directory, reserved in full:
+ * KITH_ERR_NO_RESOURCE names the path, what is needed and what is free. */
+kith_status shm_object_create(shm_instance *instance, size_t nbytes, bool as_memfd, shm_object *object);
+/* Closes the file descriptor and removes the name: what is mapped stays. */
+void shm_object_close(shm_object *object);
+/* Maps what handle names. own: the object when this rank made it, else NULL. at: the address to replace, or NULL. is_quiet: a
+ * failure is not recorded. Ranks of one process share one mapping, counted by nonce. */
+kith_status shm_map(shm_instance *instance, const shm_handle *handle, const shm_object *own, void *at, bool is_quiet,
+                    unsigned char **base);
+/* Drops one count; the last one unmaps, unless keep. */
+void shm_unmap(uint64_t nonce, bool keep);
+
+
+uint64_t shm_process_number(void); /* random, of this process */
+
+/* ---- arena.c ---- */
+
+kith_status shm_arena_create(shm_group *group);
+
+/* ---- traits.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Fills out, in, block_nbytes and the flags of group->coll from its arguments. */
+void shm_spans_fill(shm_group *group);
+
+/* ---- the paths: true when the own part of the operation is complete ---------------------------------------------------------- */
+
+bool shm_cells_ready(shm_group *group); /* the own cell may be written */
+bool shm_cells_fits(const shm_group *group);
+void shm_cells_publish(shm_group *group);
+bool shm_cells_step(shm_group *group);
+bool shm_tables_step(shm_group *group);
+
+/* True when everybody consumed what the own ring held a turn ago at the positions before end. */
+bool shm_ring_is_free(shm_group *group, uint64_t end);
+void shm_staged_begin(shm_group *group);
+bool shm_staged_step(shm_group *group);
+void shm_slices_begin(shm_group *group);
+bool shm_slices_step(shm_group *group);
+
+/* ---- coll.c ------------------------------------------------------------------------------------------------------------- */
+
+kith_status shm_coll_start(void *group, const kith_be_coll *args, kith_be_slot *slot);
+kith_status shm_coll_test(void *group, kith_be_slot *slot, int *is_done);
+kith_status shm_coll_run(void *group, const kith_be_coll *args);
+void shm_coll_cancel(void *group, kith_be_slot *slot);
+void shm_coll_missing(void *group, kith_be_slot *slot, unsigned char *is_missing);
+/* Advances the active collective; remembers its completion for the next test. */
+bool shm_coll_advance(shm_group *group);
+
+/* ---- group.c ------------------------------------------------------------------------------------------------------------ */
+
+kith_status shm_group_create(void *instance, const kith_be_group_info *info, void **group);
+void shm_group_destroy(void *group);
+void shm_group_abort(void *group);
+
+/* ---- messages.c, channel.c ---------------------------------------------------------------------------------------------- */
+
+kith_status shm_channels_create(shm_group *group);
+void shm_channels_destroy(shm_group *group);
+size_t shm_channel_nbytes(const shm_sizes *sizes);
+kith_status shm_send_start(void *group, const kith_be_msg *msg, kith_be_slot *slot);
+kith_status shm_recv_start(void *group, const kith_be_msg *msg, kith_be_slot *slot);
+kith_status shm_msg_test(void *group, kith_be_slot *slot, int *is_done, size_t *nbytes);
+void shm_msg_cancel(void *group, kith_be_slot *slot);
+/* Advances all messages of the group; true when something happened. */
+bool shm_messages_progress(shm_group *group);
+/* True while a message of this group is not complete. */
+bool shm_messages_pending(const shm_group *group);
+
+/* ---- copy.c, remote.c, mem.c -------------------------------------------------------------------------------------------- */
+
+/* memcpy; with streaming stores when the whole operation is total_nbytes and that is much. */
+void shm_copy(const shm_group *group, void *to, const void *from, size_t nbytes, size_t total_nbytes);
+
+/* Bytes of another process; false with errno when that fails. */
+bool shm_remote_read(shm_group *group, int peer, void *to, const void *from, size_t nbytes);
+bool shm_remote_write(shm_group *group, int peer, void *to, const void *from, size_t nbytes);
+
+/* Number of the region that holds all of [data, data + nbytes), and where in it; 0: none. */
+uint32_t shm_region_find(shm_group *group, const void *data, size_t nbytes, uint64_t *offset);
+/* Where rank's part of a region, at offset, is mapped here. */
+unsigned char *shm_region_at(shm_group *group, uint32_t id, int rank, uint64_t offset);
+kith_status shm_mem_alloc(void *group, size_t nbytes, void **ptr);
+kith_status shm_mem_free(void *group, void *ptr);
+kith_status shm_mem_register(void *group, void *ptr, size_t nbytes);
+kith_status shm_mem_deregister(void *group, void *ptr);
+void shm_regions_destroy(shm_group *group);
+
+/* ---- doorbell.c --------------------------------------------------------------------------------------------------------- */
+
+void shm_doorbell_open(shm_instance *instance);
+void shm_doorbell_ring(shm_group *group); /* wakes all sleepers of the group */
+void shm_idle(void *instance, int64_t timeout_ns);
+
+/* After a word was published that a peer may sleep for. */
+static inline void shm_wake(shm_group *group)
+{
+    if (__builtin_expect(__atomic_load_n(&group->header->sleepers.value, __ATOMIC_RELAXED) != 0, 0))
+        shm_doorbell_ring(group);
+}
+
+/* ---- liveness.c --------------------------------------------------------------------------------------------------------- */
+
+int64_t shm_now_ns(void);
+uint64_t shm_process_start_time(pid_t pid);
+void shm_peers_watch(shm_group *group);
+void shm_peers_unwatch(shm_group *group);
+/* False once its process is known to have ended; looks. */
+bool shm_peer_is_alive(shm_group *group, int rank);
+/* For fruitless tests: KITH_ERR_ABORTED after an abort; now and then looks for dead peers and tells the core. */
+kith_status shm_group_check(shm_group *group);
+
+#endif

@@ -1,0 +1,215 @@
+/* backends/shm/staged.c - large collectives on ordinary buffers: pieces through rings, one round a piece.
+ *
+ * Every rank owns a ring of bytes in the arena. Positions in it are 64-bit numbers that only grow and mean the same on all
+ * ranks: a collective takes `rounds` pieces of chunk_nbytes from ring_position on, whether a rank has something to write or
+ * not. In round k a writer puts piece k of its blocks at base + k * chunk and stores the end of it in `published`; a reader
+ * that has taken piece k of every writer stores the same number in `consumed`. A piece may be written where the ring's
+ * previous turn was consumed by all others.
+ *
+ *     writer   fill 0 | fill 1 | fill 2 ...          published
+ *     reader            take 0 | take 1 | ...        consumed
+ *
+ * A rank that does not read says at once that it consumed everything, so it never holds up a writer. Blocks for
+ * different readers lie side by side in a piece. In place: what round k writes into recv lies, in send, in pieces of
+ * rounds up to k, which were filled before; the one exception (reduce_scatter_v into the front of send) reduces its own
+ * piece from a copy.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "internal.h"
+
+#define WORK_NBYTES 4194304 /* moved at most in one step, so that deadlines and other groups get their turn */
+
+/* Bytes of a piece of a block that a round moves, for a chunk. */
+static size_t piece_of(const shm_group *group, size_t chunk)
+{
+    if (group->coll.traits->is_multicast)
+        return chunk;
+    return chunk / (size_t)(group->size - 1) / SHM_LINE * SHM_LINE;
+}
+
+/* A power of two between what the path needs and a quarter of the ring. */
+static size_t chunk_of(const shm_group *group)
+{
+    size_t chunk = group->instance->settings.chunk_nbytes;
+    if (chunk == SIZE_MAX)
+        chunk = group->is_oversubscribed ? group->sizes.ring_nbytes / 4 : 32768;
+    size_t most = (size_t)group->sizes.ring_nbytes / 2, least = 4096, power = 4096;
+    while (piece_of(group, least) < SHM_LINE && least < most)
+        least *= 2;
+    while (power < chunk || power < least)
+        power *= 2;
+    return shm_min(power, most);
+}
+
+void shm_staged_begin(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    coll->chunk_nbytes = chunk_of(group);
+    coll->piece_nbytes = piece_of(group, coll->chunk_nbytes);
+    coll->rounds = coll->block_nbytes / coll->piece_nbytes + (coll->block_nbytes % coll->piece_nbytes != 0);
+    coll->base = shm_round_up(group->ring_position, coll->chunk_nbytes);
+    coll->filled = coll->is_writer ? 0 : coll->rounds;
+    coll->drained = coll->is_reader ? 0 : coll->rounds;
+    coll->next_peer = 0;
+    group->ring_position = coll->base + coll->rounds * coll->chunk_nbytes;
+    if (!coll->is_reader) {
+        shm_store(&group->blocks[group->rank].consumed.value, group->ring_position);
+        shm_wake(group);
+    }
+}
+
+/* The part of a block that round k moves. */
+static shm_span piece(const shm_coll *coll, const shm_span *block, uint64_t round)
+{
+    size_t start = (size_t)round * coll->piece_nbytes;
+    if (start >= block->nbytes)
+        return (shm_span){ NULL, 0 };
+    return (shm_span){ block->data + start, shm_min(coll->piece_nbytes, block->nbytes - start) };
+}
+
+bool shm_ring_is_free(shm_group *group, uint64_t end)
+{
+    if (end <= group->consumed_min + group->sizes.ring_nbytes)
+        return true;
+    uint64_t least = UINT64_MAX;
+    for (int r = 0; r < group->size; r++) {
+        uint64_t consumed = r == group->rank ? UINT64_MAX : shm_load(&group->blocks[r].consumed.value);
+        least = consumed < least ? consumed : least;
+    }
+    group->consumed_min = least;
+    return end <= least + group->sizes.ring_nbytes;
+}
+
+static void copy_own(shm_group *group, size_t most)
+{
+    shm_coll *coll = &group->coll;
+    const shm_span *out = &group->out[group->rank], *in = &group->in[group->rank];
+    size_t nbytes = shm_min(out->nbytes, in->nbytes);
+    if (!coll->has_own || out->data == in->data || coll->own_at >= nbytes)
+        return;
+    size_t part = shm_min(most, nbytes - coll->own_at);
+    memmove(in->data + coll->own_at, out->data + coll->own_at, part);
+    coll->own_at += part;
+}
+
+static bool is_own_copied(const shm_group *group)
+{
+    const shm_span *out = &group->out[group->rank], *in = &group->in[group->rank];
+    return !group->coll.has_own || out->data == in->data ||
+           group->coll.own_at >= shm_min(out->nbytes, in->nbytes);
+}
+
+static void fill(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    uint64_t position = coll->base + coll->filled * coll->chunk_nbytes;
+    unsigned char *to = shm_ring_at(group, group->rank, position);
+    if (coll->traits->is_multicast) {
+        shm_span from = piece(coll, &group->out[group->rank], coll->filled);
+        if (from.nbytes != 0)
+            memcpy(to, from.data, from.nbytes);
+    } else {
+        for (int r = 0; r < group->size; r++) {
+            if (r == group->rank)
+                continue;
+            shm_span from = piece(coll, &group->out[r], coll->filled);
+            if (from.nbytes != 0)
+                memcpy(to + (size_t)shm_place(group->rank, r) * coll->piece_nbytes, from.data, from.nbytes);
+        }
+    }
+    coll->filled++;
+    shm_store(&group->blocks[group->rank].published.value, position + coll->chunk_nbytes);
+    shm_wake(group);
+    copy_own(group, coll->piece_nbytes);
+}
+
+/* Where the current round's piece of `writer` for this rank lies in the ring of `writer`. */
+static const unsigned char *piece_in_ring(const shm_group *group, int writer)
+{
+    const shm_coll *coll = &group->coll;
+    const unsigned char *at = shm_ring_at(group, writer, coll->base + coll->drained * coll->chunk_nbytes);
+    return coll->traits->is_multicast ? at : at + (size_t)shm_place(writer, group->rank) * coll->piece_nbytes;
+}
+
+static void reduce_round(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    shm_span to = piece(coll, &group->in[group->rank], coll->drained);
+    if (to.nbytes == 0)
+        return;
+    const unsigned char *own = piece(coll, &group->out[group->rank], coll->drained).data;
+    if (coll->is_own_staged)
+        own = memcpy(group->scratch, own, to.nbytes);
+    for (int r = 0; r < group->size; r++)
+        group->sources[r] = r == group->rank ? own : piece_in_ring(group, r);
+    group->targets[0] = to.data;
+    const kith_be_reducer *reducer = coll->args->reducer;
+    reducer->reduce(reducer, group->sources, group->size, group->targets, 1, to.nbytes / reducer->nbytes, 0);
+}
+
+static bool is_writing(const shm_group *group, int rank)
+{
+    const shm_coll *coll = &group->coll;
+    if (rank == group->rank)
+        return false;
+    if (coll->traits->is_root_writing)
+        return rank == coll->args->root;
+    return true;
+}
+
+/* Takes the current round from every writer. False while one has not published it. */
+static bool take(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    uint64_t end = coll->base + (coll->drained + 1) * coll->chunk_nbytes;
+    for (int r = coll->next_peer; r < group->size; r++) {
+        coll->next_peer = r;
+        if (!is_writing(group, r))
+            continue;
+        if (shm_load(&group->blocks[r].published.value) < end)
+            return false;
+        shm_span to = piece(coll, &group->in[r], coll->drained);
+        if (!coll->traits->is_reducing && to.nbytes != 0)
+            memcpy(to.data, piece_in_ring(group, r), to.nbytes);
+    }
+    if (coll->traits->is_reducing)
+        reduce_round(group);
+    coll->next_peer = 0;
+    coll->drained++;
+    shm_store(&group->blocks[group->rank].consumed.value, end);
+    shm_wake(group);
+    if (!coll->is_writer)
+        copy_own(group, coll->piece_nbytes);
+    return true;
+}
+
+bool shm_staged_step(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    size_t work = 0;
+    bool is_moving = true;
+    while (is_moving && work < WORK_NBYTES) {
+        is_moving = false;
+        /* One round ahead of the readers: the peer's piece is on its way while this rank writes. */
+        if (coll->filled < coll->rounds && coll->filled <= coll->drained + 1 &&
+            shm_ring_is_free(group, coll->base + (coll->filled + 1) * coll->chunk_nbytes)) {
+            fill(group);
+            is_moving = true;
+        }
+        if (coll->drained < coll->rounds && (!coll->is_writer || coll->drained < coll->filled) && take(group))
+            is_moving = true;
+        if (is_moving) {
+            work += coll->chunk_nbytes;
+            coll->moves++;
+        }
+    }
+    if (coll->filled < coll->rounds || coll->drained < coll->rounds)
+        return false;
+    copy_own(group, WORK_NBYTES);
+    if (!is_own_copied(group))
+        return false;
+    shm_store(&group->blocks[group->rank].done.value, coll->number);
+    shm_wake(group);
+    return true;
+}

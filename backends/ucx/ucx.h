@@ -1,0 +1,107 @@
+/* backends/ucx/ucx.h - the ucx backend: messages over UCP active messages.
+ *
+ * One UCP context and worker per kith context, one endpoint per peer process, made when the first message goes to it or is
+ * awaited from it. Matching, order and cancellation are backends/message's; this folder is its transport:
+ *
+ *   packet   one active message: the header as its header, an EAGER's payload as its data. UCX may deliver a short one before
+ *            an earlier long one (they may take different lanes); the sequence numbers put that right.
+ *   data     after the receiver's CTS: one active message with the rendezvous flag. The receiver's callback hands UCX the
+ *            receive's buffer, so large messages move without a copy wherever the transport can (CMA, RDMA, TCP).
+ *
+ * Why active messages and not UCP tags: a tag has 64 bits, and we must match group id, sender and a 64-bit tag exactly.
+ * Why our own RTS/CTS before UCX's: UCX cannot take back a rendezvous send, and ends it only when the peer polls. With ours,
+ * UCX sees the buffer only after the receiver has matched; a peer that never comes leaves nothing to take back.
+ *
+ * Cancelling something that UCX has (an eager send behind a full queue, a transfer under way): it is driven on for
+ * KI_UCX_CANCEL_MS; if the peer does not move, its endpoint is closed by force, upon which UCX ends all requests on it
+ * and touches no buffer again. Then messages with that peer fail in all groups, which is what a peer deserves that stopped
+ * in the middle of a transfer.
+ *
+ * Peers that die: UCX tells through the endpoint's error handler (TCP at once, shared memory by a check every second). The
+ * handler marks the peer in all groups and tells the core. A peer that closes says BYE first, so its closing is no failure.
+ *
+ * Addresses: exchanged at group creation, only if some member lacks another's.
+ *
+ * Threads: one at a time per instance; group_abort only sets a flag.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef KI_UCX_H
+#define KI_UCX_H
+
+#include "../message/message.h"
+#include "library.h"
+
+#define KI_UCX_CANCEL_MS 200
+#define KI_UCX_CLOSE_MS 1000
+
+typedef struct ucx_be ucx_be;
+
+/* One active message, or one rendezvous receive, that UCX may still have. */
+typedef struct ucx_packet {
+    struct ucx_packet *next; /* of the free list */
+    ucx_be *be;
+    ki_msg_op *op;           /* NULL: nobody waits for it */
+    ki_msg_header header;    /* UCX reads it until the send is complete */
+} ucx_packet;
+
+/* Another process of the job. */
+typedef struct ucx_peer {
+    ucx_be *be;
+    void *address;      /* NULL: not known yet */
+    ucp_ep_h ep;        /* NULL: none yet, or closed */
+    int world_rank;
+    bool is_failed;     /* no endpoint is made again */
+    bool has_left;      /* said BYE */
+    bool needs_closing; /* failed in UCX's error handler; closed at the next progress */
+} ucx_peer;
+
+struct ucx_be {
+    const kith_be_host *host;
+    const ucx_functions *ucx;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_address_t *address;
+    size_t address_nbytes;
+    int event_fd;
+    ucx_peer *peers; /* [world size] */
+    bool has_failures;
+    ki_msg_engine engine;
+    ucx_packet *free_packets;
+    size_t in_flight; /* packets that UCX has */
+    void *flush;      /* request of is_drained(), NULL when none runs */
+    size_t eager_near, eager_far;
+};
+
+/* worker.c */
+kith_status ucx_open(const kith_be_host *host, void **be);
+void ucx_close(void *be);
+void ucx_progress(void *be);
+int ucx_is_drained(void *be);
+void ucx_idle(void *be, int64_t timeout_ns);
+int64_t ucx_now_ms(void);
+
+/* endpoint.c */
+/* The endpoint of a group's member; NULL after host->fail() when there is none. */
+ucp_ep_h ucx_endpoint_get(ucx_be *be, int world_rank, kith_status *status);
+void ucx_peer_fail(ucx_peer *peer, const char *why);
+/* Closes what the error handler marked. Not from a callback. */
+void ucx_endpoints_sweep(ucx_be *be);
+/* Ends everything UCX has for this peer. Not from a callback. */
+void ucx_endpoint_force(ucx_peer *peer, const char *why);
+void ucx_endpoints_close(ucx_be *be);
+
+/* wire.c */
+extern const ki_wire ucx_wire;
+ucs_status_t ucx_on_packet(void *arg, const void *header, size_t header_nbytes, void *data, size_t nbytes,
+                           const ucp_am_recv_param_t *param);
+void ucx_packets_free(ucx_be *be);
+/* Tells a peer that this process closes. */
+void ucx_send_bye(ucx_peer *peer);
+
+/* group.c */
+kith_status ucx_group_create(void *be, const kith_be_group_info *info, void **group);
+void ucx_group_destroy(void *group);
+void ucx_group_abort(void *group);
+
+#endif
