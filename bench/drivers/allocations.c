@@ -1,0 +1,95 @@
+/* bench/drivers/allocations.c
+ *
+ * A program's own malloc takes the place of the C library's for all its shared objects, libkith among them. glibc keeps its
+ * implementation reachable under other names; the functions here count and pass on.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "allocations.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static _Atomic uint64_t allocation_count;
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define SEES_MALLOC 1
+void *__libc_malloc(size_t nbytes);
+void *__libc_calloc(size_t count, size_t nbytes);
+void *__libc_realloc(void *ptr, size_t nbytes);
+void *__libc_memalign(size_t alignment, size_t nbytes);
+
+static void count_one(void)
+{
+    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+}
+
+__attribute__((visibility("default"))) void *malloc(size_t nbytes)
+{
+    count_one();
+    return __libc_malloc(nbytes);
+}
+
+__attribute__((visibility("default"))) void *calloc(size_t count, size_t nbytes)
+{
+    count_one();
+    return __libc_calloc(count, nbytes);
+}
+
+__attribute__((visibility("default"))) void *realloc(void *ptr, size_t nbytes)
+{
+    count_one();
+    return __libc_realloc(ptr, nbytes);
+}
+
+__attribute__((visibility("default"))) void *aligned_alloc(size_t alignment, size_t nbytes)
+{
+    count_one();
+    return __libc_memalign(alignment, nbytes);
+}
+
+__attribute__((visibility("default"))) int posix_memalign(void **ptr, size_t alignment, size_t nbytes)
+{
+    count_one();
+    void *memory = __libc_memalign(alignment, nbytes);
+    if (memory == NULL) {
+        return ENOMEM;
+    }
+    *ptr = memory;
+    return 0;
+}
+#else
+#define SEES_MALLOC 0
+#endif
+
+static void *hook_alloc(void *arg, size_t nbytes, size_t alignment)
+{
+    (void)arg;
+    void *memory = NULL;
+    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+    alignment = alignment < sizeof(void *) ? sizeof(void *) : alignment;
+    return posix_memalign(&memory, alignment, nbytes) == 0 ? memory : NULL;
+}
+
+static void hook_free(void *arg, void *ptr)
+{
+    (void)arg;
+    free(ptr);
+}
+
+uint64_t bench_allocations(void)
+{
+    return atomic_load_explicit(&allocation_count, memory_order_relaxed);
+}
+
+int bench_allocations_see_malloc(void)
+{
+    return SEES_MALLOC;
+}
+
+const kith_allocator *bench_allocator(void)
+{
+    static const kith_allocator allocator = { hook_alloc, hook_free, NULL };
+    return &allocator;
+}

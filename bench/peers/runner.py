@@ -1,0 +1,126 @@
+# bench/peers/runner.py - goes through a section: rounds over points, every driver at each point.
+#
+# Order: round, point, driver. The drivers take turns at one point within about a second, in an order that rotates from round to round. When
+# the class of flag latency changed meanwhile, the point is measured once more at once. A round is not begun after the section's
+# time; one that runs then is cut off if an earlier one is complete.
+#
+# SPDX-License-Identifier: BSD-3-Clause
+import sys
+import time
+
+import samples
+from server import Server, ServerError
+
+LARGE = 16 << 20      # from here on every second round is enough: these points take most of the time
+HOPELESS_FLOOR = 1.6  # a floor's variant this much above the best one is not asked again
+HOPELESS_PEER = 5.0   # nor a peer, in the oversubscribed sections
+
+
+class Runner:
+    def __init__(self, store, folder, is_verbose=True):
+        self.store = store
+        self.folder = folder
+        self.is_verbose = is_verbose
+        self.hopeless = set()  # (point, contender)
+
+    def note(self, text):
+        self.store.add({"note": text})
+        print(f"note: {text}", file=sys.stderr, flush=True)
+
+    def start(self, section):
+        servers = []
+        for driver in section.drivers:
+            server = Server(driver.name, driver.command, self.folder, driver.env)
+            try:
+                server.start()
+                server.wanted = [v for v in server.variants if not driver.variants or v in driver.variants]
+                servers.append(server)
+            except ServerError as error:
+                self.note(f"{section.name}: left out: {error}")
+        return servers
+
+    def run(self, section, seconds):
+        """Measures until the section's time is used up, but at least one round."""
+        spent = self.store.seconds.get(section.name, 0)
+        first = self.store.rounds(section.name)
+        if spent >= seconds and first > 0:
+            return
+        begin = time.monotonic() - spent
+        servers = self.start(section)
+        try:
+            turn = first
+            while servers and (turn == 0 or time.monotonic() - begin < seconds):
+                is_whole = self._round(section, servers, turn, begin, seconds)
+                if self.is_verbose:
+                    print(f"{section.name}: round {turn}{'' if is_whole else ' (cut off)'}, "
+                          f"{time.monotonic() - begin:.0f} s of {seconds:.0f}", file=sys.stderr, flush=True)
+                turn += 1
+        finally:
+            for server in servers:
+                server.stop()
+
+    def _round(self, section, servers, turn, begin, seconds):
+        for point in section.points:
+            if turn > 0 and time.monotonic() - begin > seconds:
+                return False
+            if point.nbytes >= LARGE and turn % 2 == 1:
+                continue
+            rows = self._point(section, servers, point, turn)
+            if len({samples.row_class(row) for row in rows}) > 1:
+                rows += self._point(section, servers, point, turn)
+            self._mark_hopeless(section, point, rows)
+            self.store.add({"section": section.name, "seconds": time.monotonic() - begin})
+        return True
+
+    def _point(self, section, servers, point, turn):
+        rows = []
+        shift = turn % max(len(servers), 1)
+        for server in servers[shift:] + servers[:shift]:
+            for variant in server.wanted:
+                if (point, f"{server.name}/{variant}") in self.hopeless:
+                    continue
+                row = self._ask(section, servers, server, variant, point, turn)
+                if row is not None:
+                    row["section"] = section.name
+                    row["driver"] = server.name
+                    self.store.add(row)
+                    rows.append(row)
+        return rows
+
+    def _ask(self, section, servers, server, variant, point, turn):
+        if server.line is None:
+            return None
+        try:
+            return server.ask({"op": point.op, "nbytes": point.nbytes, "mode": point.mode, "variant": variant, "round": turn,
+                               "budget_ms": section.budget_ms, "min_iterations": section.min_iterations})
+        except ServerError as error:
+            self.note(f"{section.name}, {point.op} {point.nbytes} B, {variant}: {error}")
+            self._restart(section, servers, server)
+            return None
+
+    def _restart(self, section, servers, server):
+        server.failures = getattr(server, "failures", 0) + 1
+        if server.failures >= 5:
+            self.note(f"{section.name}: {server.name} failed {server.failures} times and is left out from here on")
+            return
+        try:
+            server.start()
+        except ServerError as error:
+            self.note(f"{section.name}: left out from here on: {error}")
+
+    def _mark_hopeless(self, section, point, rows):
+        floors = [row for row in rows if row["driver"] == "floors"]
+        for names in (FLOOR_STAGED, FLOOR_DIRECT):
+            self._mark(point, [row for row in floors if row["variant"].startswith(names)], HOPELESS_FLOOR)
+        if section.ranks > 2:
+            self._mark(point, [row for row in rows if row["variant"] == "raw"], HOPELESS_PEER)
+
+    def _mark(self, point, rows, factor):
+        best = min((row["median_us"] for row in rows), default=0)
+        for row in rows:
+            if row["median_us"] > factor * best:
+                self.hopeless.add((point, samples.contender(row)))
+
+
+FLOOR_STAGED = ("cells", "staged", "halves", "flags")
+FLOOR_DIRECT = ("direct", "whole")

@@ -1,0 +1,199 @@
+# bench/peers/targets.py - from merged samples to figures, and from figures to verdicts.
+#
+# A figure is one point: the times of all contenders in one latency class, the best peer, the floors, the ratios. Ratios that say how much
+# faster Kith is are peer / Kith; ratios to floors are Kith / floor.
+#
+# SPDX-License-Identifier: BSD-3-Clause
+import math
+from dataclasses import dataclass, field
+
+import samples
+
+PEERS = ("openmpi/raw", "openmpi-ucx/raw", "mpich/raw")
+ORDINARY, MAPPED = "kith-shm/ordinary", "kith-shm/mapped"
+TCP_KITH, TCP_PEER = "kith-ucx-tcp/ordinary", "openmpi-tcp/raw"
+FLOOR_STAGED = ("cells", "staged", "halves", "flags")
+FLOOR_DIRECT = ("direct", "whole")
+JUDGED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier", "ping_pong")
+FLOOR_FACTOR = 1.3
+MAPPED_FROM = 4096
+MPI_SHARE, MPI_US = 0.03, 0.150
+SMALL_LIMIT_US = 50.0
+START_LIMIT_NS = 100.0
+
+
+@dataclass
+class Figure:
+    section: str
+    op: str
+    nbytes: int
+    mode: str
+    latency_class: str
+    us: dict
+    best_peer: str = None
+    floors: dict = field(default_factory=dict)  # "staged", "direct" -> (us, variant)
+
+    def peer_us(self):
+        return self.us.get(self.best_peer)
+
+    def speedup(self, contender):
+        """How many times faster than the best peer; None when one of them is missing."""
+        peer, own = self.peer_us(), self.us.get(contender)
+        return peer / own if peer and own else None
+
+    def tcp_speedup(self):
+        peer, own = self.us.get(TCP_PEER), self.us.get(TCP_KITH)
+        return peer / own if peer and own else None
+
+    def over_floor(self, contender, kind):
+        own = self.us.get(contender)
+        return own / self.floors[kind][0] if own and kind in self.floors else None
+
+
+def _best_floor(us, prefixes):
+    found = [(time, name.split("/")[1]) for name, time in us.items()
+             if name.startswith("floors/") and name.split("/")[1].startswith(prefixes)]
+    return min(found, default=None)
+
+
+def figure(key, rows):
+    """The figure of one point, or None when no row counts."""
+    merged = samples.merge(rows)
+    chosen = samples.choose_class(merged, PEERS + (ORDINARY, MAPPED, TCP_KITH, TCP_PEER))
+    if chosen is None:
+        return None
+    us = samples.medians(merged, chosen)
+    result = Figure(*key, chosen, us)
+    result.best_peer = min((name for name in PEERS if name in us), key=us.get, default=None)
+    for kind, prefixes in (("staged", FLOOR_STAGED), ("direct", FLOOR_DIRECT)):
+        best = _best_floor(us, prefixes)
+        if best is not None:
+            result.floors[kind] = best
+    return result
+
+
+def figures(rows):
+    made = (figure(key, group) for key, group in samples.by_point(rows).items())
+    return [f for f in made if f is not None]
+
+
+def geometric_mean(values):
+    values = [v for v in values if v]
+    return math.exp(sum(math.log(v) for v in values) / len(values)) if values else None
+
+
+@dataclass
+class Verdict:
+    text: str
+    is_met: bool   # None: not measured
+    detail: str
+
+
+def _worst(pairs, limit, is_upper):
+    """(is every value on the right side of limit?, text about those that are not). pairs: (label, value)."""
+    pairs = [(label, value) for label, value in pairs if value is not None]
+    if not pairs:
+        return None, "not measured"
+    failing = [(label, value) for label, value in pairs if (value > limit if is_upper else value < limit)]
+    extreme = (max if is_upper else min)(pairs, key=lambda pair: pair[1])
+    text = f"{len(pairs) - len(failing)} of {len(pairs)} points; worst {extreme[1]:.2f} ({extreme[0]})"
+    return not failing, text
+
+
+def _label(f):
+    return f"{f.op} {f.nbytes:,} B, {f.latency_class}"
+
+
+def _means(chosen, contender):
+    """{op: geometric mean of the speedup over sizes}."""
+    ops = sorted({f.op for f in chosen})
+    means = {op: geometric_mean(f.speedup(contender) for f in chosen if f.op == op) for op in ops}
+    return {op: mean for op, mean in means.items() if mean is not None}
+
+
+def _mean_verdict(text, chosen, contender, limit):
+    means = _means(chosen, contender)
+    if not means:
+        return Verdict(text, None, "not measured")
+    detail = ", ".join(f"{op} {mean:.2f}" for op, mean in means.items())
+    return Verdict(text, all(mean >= limit for mean in means.values()), detail)
+
+
+def two_rank_verdicts(all_figures, mode="cold"):
+    chosen = [f for f in all_figures if f.section == "2 ranks" and f.mode == mode and f.op in JUDGED]
+    large = [f for f in chosen if f.nbytes >= MAPPED_FROM]
+    return [
+        Verdict("shm, ordinary: as fast as the best peer at every size",
+                *_worst([(_label(f), f.speedup(ORDINARY)) for f in chosen], 1.0, False)),
+        _mean_verdict("shm, ordinary: 1.5 times the best peer, geometric mean over sizes", chosen, ORDINARY, 1.5),
+        Verdict("shm, ordinary: within 1.3 times of the staged floor",
+                *_worst([(_label(f), f.over_floor(ORDINARY, "staged")) for f in chosen], FLOOR_FACTOR, True)),
+        Verdict("shm, mapped: within 1.3 times of the direct floor from 4 KiB up",
+                *_worst([(_label(f), f.over_floor(MAPPED, "direct")) for f in large], FLOOR_FACTOR, True)),
+        _mean_verdict("shm, mapped: 3 times the best peer, geometric mean from 4 KiB up", large, MAPPED, 3.0),
+    ]
+
+
+def oversubscribed_verdicts(all_figures):
+    verdicts = []
+    for section in ("4 ranks", "8 ranks"):
+        chosen = [f for f in all_figures if f.section == section and f.mode == "cold"]
+        verdicts.append(Verdict(f"shm, {section} on fewer cores: no slower than the best peer at any size",
+                                *_worst([(_label(f), f.speedup(ORDINARY)) for f in chosen], 1.0, False)))
+    small = [f.us[ORDINARY] for f in all_figures
+             if (f.section, f.op, f.nbytes) == ("4 ranks", "all_reduce", 8) and ORDINARY in f.us]
+    verdicts.append(Verdict("shm, 4 ranks: all_reduce of 8 bytes in at most 50 us", small[0] <= SMALL_LIMIT_US if small else None,
+                            f"{small[0]:.1f} us" if small else "not measured"))
+    return verdicts
+
+
+def pair_excess(rows):
+    """[(label, excess us, share)] of Kith's mpi backend over the raw call: median over rounds of the difference within a round."""
+    excess = []
+    for (section, op, nbytes, mode), group in samples.by_point(rows).items():
+        if section != "mpi pair":
+            continue
+        for driver in sorted({row["driver"] for row in group}):
+            turns = {}
+            for row in group:
+                if row["driver"] == driver and row["is_right"]:
+                    turns.setdefault((row["round"], samples.row_class(row)), {}).setdefault(row["variant"], []).append(row["median_us"])
+            found = [(min(t["ordinary"]) - min(t["raw"]), min(t["raw"])) for (_, name), t in turns.items()
+                     if name is not None and "raw" in t and "ordinary" in t]
+            if found:
+                difference = sorted(d for d, _ in found)[len(found) // 2]
+                raw = sorted(r for _, r in found)[len(found) // 2]
+                excess.append((f"{driver[5:]}, {op} {nbytes:,} B, {mode}", difference, difference / raw, raw))
+    return excess
+
+
+def pair_verdict(rows):
+    excess = pair_excess(rows)
+    failing = [entry for entry in excess if entry[1] > MPI_US and entry[2] > MPI_SHARE]
+    text = "mpi: at most 3 % or 150 ns over the raw call"
+    if not excess:
+        return Verdict(text, None, "not measured")
+    label, difference, share, _ = max(excess, key=lambda entry: min(entry[1] / MPI_US, entry[2] / MPI_SHARE))
+    return Verdict(text, not failing, f"{len(excess) - len(failing)} of {len(excess)} points; worst {difference * 1000:.0f} ns, "
+                   f"{share * 100:.1f} % ({label})")
+
+
+def tcp_verdict(all_figures):
+    pairs = [(_label(f), f.tcp_speedup()) for f in all_figures if f.section == "tcp"]
+    return Verdict("ucx over TCP between two namespaces: no slower than Open MPI's TCP", *_worst(pairs, 1.0, False))
+
+
+def overhead_verdict(overhead):
+    text = "starting a blocking operation: under 100 ns above the backend, no allocation"
+    if not overhead:
+        return Verdict(text, None, "not measured")
+    blocking = [row for row in overhead["rows"] if "wait" not in row["call"]]
+    slowest = max(blocking, key=lambda row: row["median_ns"])
+    allocations = sum(row["allocations"] for row in blocking)
+    return Verdict(text, slowest["median_ns"] < START_LIMIT_NS and allocations == 0,
+                   f"slowest {slowest['median_ns']:.0f} ns ({slowest['call']}); {allocations} allocations")
+
+
+def verdicts(rows, all_figures, overhead):
+    return (two_rank_verdicts(all_figures) + oversubscribed_verdicts(all_figures)
+            + [pair_verdict(rows), tcp_verdict(all_figures), overhead_verdict(overhead)])

@@ -1,0 +1,60 @@
+# bash completion for kith
+#
+# SPDX-License-Identifier: BSD-3-Clause
+
+_kith_backends() {
+    kith info --json 2>/dev/null | tr -d '\n' | sed -e 's/"devices".*//' | grep -oE '"name": *"[a-z0-9_]+"' |
+        sed -E 's/.*"([a-z0-9_]+)"$/\1/' | sort -u
+}
+
+# Words that may follow an option; fails for options without a list of values.
+_kith_values() {
+    case "$1" in
+    --backend) _kith_backends ;;
+    --bind) echo compact spread none ;;
+    --buffers) echo ordinary mapped registered ;;
+    --op) echo all_reduce reduce_scatter all_gather all_to_all broadcast barrier ping_pong sendrecv ;;
+    --mode) echo cold back_to_back both ;;
+    --dtype) echo f32 f64 bf16 int32 ;;
+    *) return 1 ;;
+    esac
+}
+
+_kith() {
+    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}" words i
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        mapfile -t COMPREPLY < <(compgen -W "run info flight bench help --help --version" -- "$current")
+        return
+    fi
+    # Behind "--" of kith run comes a command line of its own.
+    if [ "${COMP_WORDS[1]}" = run ]; then
+        for ((i = 2; i < COMP_CWORD; i++)); do
+            if [ "${COMP_WORDS[i]}" = -- ]; then
+                if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); else
+                    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+                fi
+                return
+            fi
+        done
+    fi
+    if words="$(_kith_values "$previous")"; then
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+        return
+    fi
+    case "${COMP_WORDS[1]}" in
+    run) words="-n --ranks --backend --bind --env --prefix --timeout --grace --verbose --help --" ;;
+    info) words="--json --config --algorithms --help" ;;
+    flight) words="--json --help" ;;
+    bench)
+        words="--backend --buffers --op --mode --min --max --factor --dtype --budget-ms --min-iterations"
+        words+=" --max-iterations --rounds --label --variants --json --csv --serve --no-pin --help sweep overhead"
+        ;;
+    help) words="run info flight bench" ;;
+    *) words="" ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    [ "${COMP_WORDS[1]}" = flight ] && mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current")
+}
+
+complete -F _kith kith
