@@ -1,0 +1,289 @@
+# tests/bench/test_peers.py - bench/peers: classes, merging, ratios, verdicts, the report, the plan, restarting.
+#
+# SPDX-License-Identifier: BSD-3-Clause
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "bench", "peers"))
+
+import markdown
+import plan
+import samples
+import server
+import targets
+from runner import Runner
+
+
+def row(contender, us, op="all_reduce", nbytes=4096, section="2 ranks", mode="cold", flag=(57, 58), turn=0, is_right=True):
+    driver, variant = contender.split("/")
+    return {"driver": driver, "variant": variant, "op": op, "nbytes": nbytes, "section": section, "mode": mode, "round": turn,
+            "median_us": us, "flag_before_ns": flag[0], "flag_after_ns": flag[1], "switches": 0, "ranks": 2, "is_right": is_right}
+
+
+class Classes(unittest.TestCase):
+    def test_latency_has_three_classes(self):
+        self.assertEqual([samples.latency_class(ns) for ns in (22, 52, 57, 129, 130, 250)],
+                         ["sibling", "near", "near", "near", "far", "far"])
+
+    def test_a_row_during_a_move_has_no_class(self):
+        self.assertEqual(samples.row_class(row("mpich/raw", 1, flag=(57, 60))), "near")
+        self.assertIsNone(samples.row_class(row("mpich/raw", 1, flag=(57, 240))))
+
+    def test_rows_merge_inside_their_class_only(self):
+        rows = [row("mpich/raw", 1.0), row("mpich/raw", 3.0, turn=1), row("mpich/raw", 9.0, flag=(240, 250)),
+                row("mpich/raw", 100.0, flag=(50, 250))]
+        self.assertEqual(samples.merge(rows), {"near": {"mpich/raw": [1.0, 3.0]}, "far": {"mpich/raw": [9.0]}})
+        self.assertEqual(samples.medians(samples.merge(rows), "near"), {"mpich/raw": 2.0})
+
+    def test_wrong_data_do_not_count(self):
+        self.assertEqual(samples.merge([row("mpich/raw", 1.0, is_right=False)]), {})
+
+    def test_the_class_with_most_contenders_is_chosen(self):
+        rows = [row("mpich/raw", 1), row("mpich/raw", 1), row("mpich/raw", 1), row("mpich/raw", 2, flag=(240, 240)),
+                row("openmpi/raw", 2, flag=(240, 240))]
+        self.assertEqual(samples.choose_class(samples.merge(rows), targets.PEERS), "far")
+        self.assertEqual(samples.choose_class(samples.merge(rows[:4]), targets.PEERS), "near")
+        self.assertIsNone(samples.choose_class({}, targets.PEERS))
+
+
+class Figures(unittest.TestCase):
+    def figure(self, rows):
+        made = targets.figures(rows)
+        self.assertEqual(len(made), 1)
+        return made[0]
+
+    def test_best_peer_and_floors_are_minima(self):
+        f = self.figure([row("openmpi/raw", 4.0), row("mpich/raw", 3.0), row("kith-shm/ordinary", 2.0), row("kith-shm/mapped", 0.5),
+                         row("floors/staged-4", 1.9), row("floors/halves-16", 1.6), row("floors/direct", 0.5),
+                         row("floors/whole+stream", 0.4), row("kith-ucx/ordinary", 0.1)])
+        self.assertEqual(f.best_peer, "mpich/raw")
+        self.assertAlmostEqual(f.speedup(targets.ORDINARY), 1.5)
+        self.assertAlmostEqual(f.speedup(targets.MAPPED), 6.0)
+        self.assertEqual(f.floors, {"staged": (1.6, "halves-16"), "direct": (0.4, "whole+stream")})
+        self.assertAlmostEqual(f.over_floor(targets.ORDINARY, "staged"), 1.25)
+        self.assertAlmostEqual(f.over_floor(targets.MAPPED, "direct"), 1.25)
+
+    def test_a_fast_peer_of_another_class_is_not_compared(self):
+        f = self.figure([row("mpich/raw", 3.0), row("kith-shm/ordinary", 2.0), row("openmpi/raw", 0.1, flag=(24, 24))])
+        self.assertEqual(f.best_peer, "mpich/raw")
+
+    def test_what_is_missing_gives_no_ratio(self):
+        f = self.figure([row("mpich/raw", 3.0)])
+        self.assertIsNone(f.speedup(targets.ORDINARY))
+        self.assertIsNone(f.over_floor(targets.ORDINARY, "staged"))
+
+    def test_geometric_mean(self):
+        self.assertAlmostEqual(targets.geometric_mean([1.0, 4.0, None]), 2.0)
+        self.assertIsNone(targets.geometric_mean([]))
+
+
+def two_ranks(ordinary, mapped, peer=(1.0, 10.0), floor=(0.4, 4.0)):
+    """Rows of all_reduce at 1 KiB and 64 KiB."""
+    rows = []
+    for i, nbytes in enumerate((1024, 65536)):
+        rows += [row("openmpi/raw", peer[i], nbytes=nbytes), row("kith-shm/ordinary", ordinary[i], nbytes=nbytes),
+                 row("kith-shm/mapped", mapped[i], nbytes=nbytes), row("floors/staged-4", floor[i], nbytes=nbytes),
+                 row("floors/direct", floor[i] / 4, nbytes=nbytes)]
+    return rows
+
+
+class Verdicts(unittest.TestCase):
+    def verdicts(self, rows, overhead=None):
+        return {v.text: v for v in targets.verdicts(rows, targets.figures(rows), overhead)}
+
+    def met(self, rows, beginning, overhead=None):
+        found = [v for text, v in self.verdicts(rows, overhead).items() if text.startswith(beginning)]
+        self.assertEqual(len(found), 1, beginning)
+        return found[0].is_met
+
+    def test_all_met(self):
+        rows = two_ranks((0.5, 5.0), (0.5, 1.2))
+        for text in ("shm, ordinary: as fast", "shm, ordinary: 1.5", "shm, ordinary: within", "shm, mapped: within", "shm, mapped: 3"):
+            self.assertTrue(self.met(rows, text), text)
+
+    def test_one_slow_size_is_seen(self):
+        rows = two_ranks((1.01, 5.0), (0.5, 1.2))
+        self.assertFalse(self.met(rows, "shm, ordinary: as fast"))
+        self.assertFalse(self.met(rows, "shm, ordinary: 1.5"))
+        self.assertFalse(self.met(rows, "shm, ordinary: within"))
+
+    def test_mapped_counts_from_4_kib(self):
+        self.assertTrue(self.met(two_ranks((0.5, 5.0), (99.0, 1.2)), "shm, mapped: within"))
+        self.assertFalse(self.met(two_ranks((0.5, 5.0), (0.1, 1.4)), "shm, mapped: within"))
+        self.assertFalse(self.met(two_ranks((0.5, 5.0), (0.1, 4.0)), "shm, mapped: 3"))
+
+    def test_nothing_measured_is_neither_met_nor_missed(self):
+        for verdict in self.verdicts([]).values():
+            self.assertIsNone(verdict.is_met)
+
+    def test_oversubscribed(self):
+        rows = [row("openmpi/raw", 10, section="4 ranks", nbytes=8), row("kith-shm/ordinary", 9, section="4 ranks", nbytes=8)]
+        self.assertTrue(self.met(rows, "shm, 4 ranks on"))
+        self.assertTrue(self.met(rows, "shm, 4 ranks: all_reduce"))
+        rows[1]["median_us"] = 51
+        self.assertFalse(self.met(rows, "shm, 4 ranks on"))
+        self.assertFalse(self.met(rows, "shm, 4 ranks: all_reduce"))
+
+    def pair(self, raw, ordinary):
+        rows = []
+        for turn in range(3):
+            # a drift that both see does not count
+            rows += [row("pair-mpich/raw", raw + turn, section="mpi pair", turn=turn),
+                     row("pair-mpich/ordinary", ordinary + turn, section="mpi pair", turn=turn)]
+        return rows
+
+    def test_mpi_is_judged_by_the_difference_inside_a_round(self):
+        self.assertTrue(self.met(self.pair(1.0, 1.14), "mpi"))     # 140 ns
+        self.assertTrue(self.met(self.pair(100.0, 102.9), "mpi"))  # 2.9 %
+        self.assertFalse(self.met(self.pair(1.0, 1.2), "mpi"))
+        self.assertFalse(self.met(self.pair(100.0, 104.0), "mpi"))
+
+    def test_overhead(self):
+        def overhead(ns, allocations):
+            return {"rows": [{"call": "barrier", "min_ns": 1, "median_ns": ns, "allocations": allocations},
+                             {"call": "all_reduce_start, wait", "min_ns": 1, "median_ns": 500, "allocations": 9}]}
+        self.assertTrue(self.met([], "starting", overhead(99, 0)))
+        self.assertFalse(self.met([], "starting", overhead(101, 0)))
+        self.assertFalse(self.met([], "starting", overhead(50, 1)))
+
+    def test_tcp(self):
+        rows = [row("kith-ucx-tcp/ordinary", 20, section="tcp"), row("openmpi-tcp/raw", 25, section="tcp")]
+        self.assertTrue(self.met(rows, "ucx over TCP"))
+        rows[0]["median_us"] = 26
+        self.assertFalse(self.met(rows, "ucx over TCP"))
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        self.rows = two_ranks((0.5, 5.0), (0.5, 1.2))
+        self.figures = targets.figures(self.rows)
+        run = {"command": "make bench-peers", "date": "2000-01-01", "minutes": 3, "machine": {"processor": "one"}, "rows": self.rows,
+               "notes": ["a note"], "overhead": {"rows": [{"call": "barrier", "min_ns": 1, "median_ns": 50.0, "allocations": 0}]}}
+        self.text = markdown.report(run, self.figures, targets.verdicts(self.rows, self.figures, run["overhead"]))
+
+    def test_every_table_is_rectangular(self):
+        lines = self.text.splitlines()
+        for above, below in zip(lines, lines[1:]):
+            if above.startswith("|") and below.startswith("|"):
+                self.assertEqual(above.count("|"), below.count("|"), f"{above}\n{below}")
+
+    def test_numbers_are_in_the_table(self):
+        line = next(line for line in self.text.splitlines() if line.startswith("| 65,536 |"))
+        self.assertEqual([cell.strip() for cell in line.strip("|").split("|")],
+                         ["65,536", "near", "5", "1.2", "10", "4 (staged-4)", "1 (direct)", "2.00", "1.25", "8.33", "1.20"])
+        self.assertIn("a note", self.text)
+        self.assertIn("near", self.text)
+
+    def test_it_goes_between_the_marks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "page.md")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"before\n{markdown.BEGIN}\nold\n{markdown.END}\nafter\n")
+            markdown.put_into(path, "new\n")
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), f"before\n{markdown.BEGIN}\nnew\n{markdown.END}\nafter\n")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("no marks")
+            with self.assertRaises(ValueError):
+                markdown.put_into(path, "new\n")
+
+
+class Plan(unittest.TestCase):
+    def test_points_are_unique_and_blocks_whole(self):
+        for ranks in (2, 4, 8):
+            points = plan.points(plan.COLLECTIVES, ranks, plan.SIZES, ("cold", "back_to_back"))
+            self.assertEqual(len(points), len(set(points)))
+            for point in points:
+                if point.op in plan.BLOCKWISE:
+                    self.assertEqual(point.nbytes % (4 * ranks), 0)
+            self.assertEqual(sum(p.op == "barrier" for p in points), 2)
+
+    def test_two_ranks_have_all_sizes(self):
+        points = plan.points(("all_reduce",), 2, plan.SIZES, ("cold",))
+        self.assertEqual([p.nbytes for p in points][:3], [4, 16, 64])
+        self.assertEqual(points[-1].nbytes, 64 << 20)
+
+
+FAKE_SERVER = """
+import json, socket, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect(sys.argv[sys.argv.index("--serve") + 1])
+stream = line.makefile("rw")
+def say(what):
+    stream.write(json.dumps(what) + "\\n"); stream.flush()
+say({"driver": "fake", "ranks": 2, "variants": ["a", "b"]})
+for question in stream:
+    q = json.loads(question)
+    if q["op"] == "die":
+        sys.exit("a reason to die")
+    if q["variant"] == "b" and q["nbytes"] > 100:
+        say({"error": "not available"})
+        continue
+    say({"driver": "fake", "variant": q["variant"], "op": q["op"], "nbytes": q["nbytes"], "mode": q["mode"], "round": q["round"],
+         "median_us": 1.0, "flag_before_ns": 50, "flag_after_ns": 50, "switches": 0, "ranks": 2, "is_right": True})
+"""
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.program = os.path.join(self.folder.name, "fake.py")
+        with open(self.program, "w", encoding="utf-8") as file:
+            file.write(FAKE_SERVER)
+        self.rows = os.path.join(self.folder.name, "rows.jsonl")
+
+    def section(self, points, seconds_share=1.0):
+        driver = plan.Driver("fake", [sys.executable, self.program], ())
+        missing = plan.Driver("missing", [os.path.join(self.folder.name, "no-such-program")], ())
+        return plan.Section("test", 2, [driver, missing], points, seconds_share)
+
+    def run_section(self, section, seconds, is_resumed=False):
+        store = samples.Store(self.rows, is_resumed)
+        Runner(store, self.folder.name, False).run(section, seconds)
+        store.file.close()
+        return store
+
+    def test_every_variant_is_asked_at_every_point_that_it_has(self):
+        store = self.run_section(self.section([plan.Point("all_reduce", 64), plan.Point("all_reduce", 1024)]), 0)
+        self.assertEqual([(r["variant"], r["nbytes"]) for r in store.rows], [("a", 64), ("b", 64), ("a", 1024)])
+        self.assertTrue(any("missing" in note for note in store.notes))
+
+    def test_a_driver_that_dies_is_started_again_and_noted(self):
+        points = [plan.Point("die", 4), plan.Point("all_reduce", 4)]
+        store = self.run_section(self.section(points), 0)
+        self.assertEqual([r["op"] for r in store.rows], ["all_reduce", "all_reduce"])
+        self.assertTrue(any("a reason to die" in note for note in store.notes))
+
+    def test_a_run_goes_on_where_it_stopped(self):
+        section = self.section([plan.Point("all_reduce", 64)])
+        self.run_section(section, 0)
+        with open(self.rows, "a", encoding="utf-8") as file:
+            file.write('{"op": "cut')  # killed while it wrote
+        again = samples.Store(self.rows, True)
+        self.assertEqual(again.rounds("test"), 1)
+        self.assertEqual(len(again.rows), 2)
+        again.file.close()
+        self.run_section(section, 0, True)  # no time left: nothing is measured
+        last = samples.Store(self.rows, True)
+        self.assertEqual(len(last.rows), 2)
+        last.file.close()
+
+    def test_a_driver_that_says_nothing_is_told_with_its_last_words(self):
+        silent = server.Server("silent", [sys.executable, "-c", "raise SystemExit('no network here')"], self.folder.name)
+        with self.assertRaisesRegex(server.ServerError, "no network here"):
+            silent.start()
+
+    def test_rows_are_json_lines(self):
+        self.run_section(self.section([plan.Point("all_reduce", 64)]), 0)
+        with open(self.rows, encoding="utf-8") as file:
+            for line in file:
+                self.assertIsInstance(json.loads(line), dict)
+
+
+if __name__ == "__main__":
+    unittest.main()
