@@ -165,7 +165,13 @@ static kith_status start_gather(kith_request *request, const void *send, void *r
     size_t count;
     const ki_algo *const *list = ki_algo_list(KITH_ALL_GATHER, &count);
     check->gather = (kith_be_coll){
-        .kind = KITH_ALL_GATHER, .dtype = KITH_UINT8, .op = -1, .send = send, .recv = recv, .count = nbytes, .nbytes = 1,
+        .kind = KITH_ALL_GATHER,
+        .dtype = KITH_UINT8,
+        .op = -1,
+        .send = send,
+        .recv = recv,
+        .count = nbytes,
+        .nbytes = 1,
         .sequence = request->coll.sequence,
     };
     check->args = request->args;

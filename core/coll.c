@@ -1,7 +1,8 @@
 /* core/coll.c - collectives: the public functions, and the way from arguments to a request or straight to the backend.
  *
- * A blocking call builds its descriptor on the stack. When the group's queue is empty, the backend has the operation natively and
- * no check or hierarchy is wanted, it is run from there: no allocation, no list. Everything else becomes a request from the pool.
+ * A blocking call builds its descriptor on the stack. When the group's queue is empty, the backend has the operation
+ * natively and no check or hierarchy is wanted, it is run from there: no allocation, no list. Everything else becomes
+ * a request from the pool.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -30,7 +31,8 @@ const char *kith_coll_name(kith_coll_kind kind)
 
 static bool reduces(kith_coll_kind kind)
 {
-    return kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V || kind == KITH_REDUCE;
+    return kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V ||
+           kind == KITH_REDUCE;
 }
 
 static bool has_arrays(kith_coll_kind kind)
@@ -180,7 +182,8 @@ static kith_status check_args(kith_group *group, const kith_coll_args *args, con
 {
     KI_CHECK_GROUP(group, function);
     if (args == NULL || args->struct_size != sizeof *args)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: args is NULL or struct_size is not that of KITH_COLL_ARGS_INIT", function);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: args is NULL or struct_size is not that of KITH_COLL_ARGS_INIT",
+                             function);
     if ((unsigned)args->kind >= KITH_COLL_COUNT)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: %d is no collective (0 to %d)", function, (int)args->kind,
                              KITH_COLL_COUNT - 1);
@@ -236,7 +239,7 @@ static kith_status run_queued(kith_group *group, const kith_coll_args *args)
     if (status != KITH_OK)
         return status;
     ki_coll_post(request);
-    return ki_request_wait(request, KITH_TIMEOUT_DEFAULT);
+    return ki_request_wait(request, KITH_TIMEOUT_DEFAULT, NULL);
 }
 
 static kith_status run(kith_group *group, const kith_coll_args *args)
@@ -300,7 +303,8 @@ COLL(reduce_scatter_v, P(const void *send, void *recv, const size_t *recv_counts
 COLL(all_gather, P(const void *send, void *recv, size_t send_count, kith_dtype dtype),
      P(.kind = KITH_ALL_GATHER, .send = send, .recv = recv, .count = send_count, .dtype = dtype))
 COLL(all_gather_v, P(const void *send, void *recv, const size_t *recv_counts, const size_t *displs, kith_dtype dtype),
-     P(.kind = KITH_ALL_GATHER_V, .send = send, .recv = recv, .recv_counts = recv_counts, .recv_displs = displs, .dtype = dtype))
+     P(.kind = KITH_ALL_GATHER_V, .send = send, .recv = recv, .recv_counts = recv_counts, .recv_displs = displs,
+       .dtype = dtype))
 COLL(broadcast, P(void *buffer, size_t count, kith_dtype dtype, int root),
      P(.kind = KITH_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root))
 COLL(reduce, P(const void *send, void *recv, size_t count, kith_dtype dtype, kith_op op, int root),
@@ -309,18 +313,21 @@ COLL(gather, P(const void *send, void *recv, size_t send_count, kith_dtype dtype
      P(.kind = KITH_GATHER, .send = send, .recv = recv, .count = send_count, .dtype = dtype, .root = root))
 COLL(scatter, P(const void *send, void *recv, size_t recv_count, kith_dtype dtype, int root),
      P(.kind = KITH_SCATTER, .send = send, .recv = recv, .count = recv_count, .dtype = dtype, .root = root))
-COLL(gather_v, P(const void *send, size_t send_count, void *recv, const size_t *recv_counts, const size_t *displs,
-                 kith_dtype dtype, int root),
+COLL(gather_v,
+     P(const void *send, size_t send_count, void *recv, const size_t *recv_counts, const size_t *displs,
+       kith_dtype dtype, int root),
      P(.kind = KITH_GATHER_V, .send = send, .count = send_count, .recv = recv, .recv_counts = recv_counts,
        .recv_displs = displs, .dtype = dtype, .root = root))
-COLL(scatter_v, P(const void *send, const size_t *send_counts, const size_t *displs, void *recv, size_t recv_count,
-                  kith_dtype dtype, int root),
+COLL(scatter_v,
+     P(const void *send, const size_t *send_counts, const size_t *displs, void *recv, size_t recv_count,
+       kith_dtype dtype, int root),
      P(.kind = KITH_SCATTER_V, .send = send, .send_counts = send_counts, .send_displs = displs, .recv = recv,
        .count = recv_count, .dtype = dtype, .root = root))
 COLL(all_to_all, P(const void *send, void *recv, size_t count, kith_dtype dtype),
      P(.kind = KITH_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype))
-COLL(all_to_all_v, P(const void *send, const size_t *send_counts, const size_t *send_displs, void *recv,
-                     const size_t *recv_counts, const size_t *recv_displs, kith_dtype dtype),
+COLL(all_to_all_v,
+     P(const void *send, const size_t *send_counts, const size_t *send_displs, void *recv, const size_t *recv_counts,
+       const size_t *recv_displs, kith_dtype dtype),
      P(.kind = KITH_ALL_TO_ALL_V, .send = send, .send_counts = send_counts, .send_displs = send_displs, .recv = recv,
        .recv_counts = recv_counts, .recv_displs = recv_displs, .dtype = dtype))
 
@@ -357,8 +364,9 @@ kith_status kith_coll_query(kith_group *group, kith_coll_kind kind, kith_dtype d
     if (made == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_coll_query: %d is no operator of this context", (int)op);
     kith_status status = ki_op_check(made, dtype);
-    return status == KITH_ERR_INVALID_ARG ? ki_fail_quiet(KITH_ERR_UNSUPPORTED, "%s is not defined on %s", made->name, kith_dtype_name(dtype))
-                                          : status;
+    return status == KITH_ERR_INVALID_ARG
+               ? ki_fail_quiet(KITH_ERR_UNSUPPORTED, "%s is not defined on %s", made->name, kith_dtype_name(dtype))
+               : status;
 }
 
 kith_status kith_coll_algorithm(kith_group *group, kith_coll_kind kind, size_t count, kith_dtype dtype, kith_op op,
@@ -376,7 +384,10 @@ kith_status kith_coll_algorithm(kith_group *group, kith_coll_kind kind, size_t c
         ki_reducer_init(&reducer, dtype, made, &group->order);
         coll.reducer = &reducer.base;
     }
-    ki_algo_args args = { .rank = group->rank, .size = group->size, .coll = &coll, .order = &group->order,
+    ki_algo_args args = { .rank = group->rank,
+                          .size = group->size,
+                          .coll = &coll,
+                          .order = &group->order,
                           .reducer = made != NULL ? &reducer : NULL,
                           .node_of = group->node_count > 1 ? group->node_of : NULL };
     ki_path path;
@@ -390,8 +401,10 @@ kith_status kith_coll_algorithm(kith_group *group, kith_coll_kind kind, size_t c
         is_exact = (native->exact_dtypes >> dtype & 1) != 0;
     else if (path == KI_PATH_ALGO)
         is_exact = algo->is_deterministic;
-    *name = path == KI_PATH_LOCAL ? "local" : path == KI_PATH_HIER ? "hierarchical"
-            : path == KI_PATH_NATIVE ? (native->algorithm != NULL ? native->algorithm : group->backend->name) : algo->name;
+    *name = path == KI_PATH_LOCAL    ? "local"
+            : path == KI_PATH_HIER   ? "hierarchical"
+            : path == KI_PATH_NATIVE ? (native->algorithm != NULL ? native->algorithm : group->backend->name)
+                                     : algo->name;
     if (is_deterministic != NULL)
         *is_deterministic = is_exact;
     return KITH_OK;

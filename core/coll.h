@@ -7,8 +7,8 @@
 
 #include "object.h"
 
-/* Checks args and makes a request that was not posted yet (ki_coll_post). In check mode invalid arguments make a request as
- * well, which tells the others. */
+/* Checks args and makes a request that was not posted yet (ki_coll_post). In check mode invalid arguments make a
+ * request as well, which tells the others. */
 kith_status ki_coll_make(kith_group *group, const kith_coll_args *args, bool is_persistent, kith_request **request);
 
 /* Checks a descriptor whose pointers and counts are filled in: dtype, operator, root, NULL, overflow, overlap. */

@@ -41,7 +41,8 @@ static bool uses_root(kith_coll_kind kind)
 
 static bool reduces(kith_coll_kind kind)
 {
-    return kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V || kind == KITH_REDUCE;
+    return kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V ||
+           kind == KITH_REDUCE;
 }
 
 static kith_status check_op(const kith_group *group, const kith_be_coll *coll, kith_op number)
@@ -49,7 +50,8 @@ static kith_status check_op(const kith_group *group, const kith_be_coll *coll, k
     const ki_op *op = ki_op_get(group->ctx, number);
     if (op == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG,
-                             "%s: %d is no operator of this context (sum, prod, min, max, avg, band, bor, bxor, or one that was created)",
+                             "%s: %d is no operator of this context (sum, prod, min, max, avg, band, bor, bxor, or one "
+                             "that was created)",
                              kith_coll_name(coll->kind), (int)number);
     return ki_op_check(op, coll->dtype);
 }
@@ -113,7 +115,8 @@ static size_t sum_before(const size_t *counts, int rank)
 }
 
 /* send may be own, and nothing else of recv; the same the other way round for scatter-like operations. */
-static kith_status check_pair(const kith_be_coll *coll, span small, span whole, const unsigned char *own, bool may_start)
+static kith_status check_pair(const kith_be_coll *coll, span small, span whole, const unsigned char *own,
+                              bool may_start)
 {
     if (small.nbytes > 0 && small.start == NULL)
         return bad(coll, "a buffer is NULL");
@@ -255,11 +258,13 @@ kith_status ki_coll_check(const kith_group *group, kith_be_coll *coll, kith_op o
     case KITH_ALL_GATHER_V:
         return check_gather_v(group, coll, coll->recv_counts != NULL ? coll->recv_counts[group->rank] : 0);
     case KITH_GATHER_V:
-        return group->rank == coll->root ? check_gather_v(group, coll, coll->count)
-               : coll->count > 0 && coll->send == NULL ? bad(coll, "the send buffer is NULL") : KITH_OK;
+        return group->rank == coll->root               ? check_gather_v(group, coll, coll->count)
+               : coll->count > 0 && coll->send == NULL ? bad(coll, "the send buffer is NULL")
+                                                       : KITH_OK;
     case KITH_SCATTER_V:
-        return group->rank == coll->root ? check_scatter_v(group, coll)
-               : coll->count > 0 && coll->recv == NULL ? bad(coll, "the receive buffer is NULL") : KITH_OK;
+        return group->rank == coll->root               ? check_scatter_v(group, coll)
+               : coll->count > 0 && coll->recv == NULL ? bad(coll, "the receive buffer is NULL")
+                                                       : KITH_OK;
     case KITH_ALL_TO_ALL_V:
         return check_all_to_all_v(group, coll);
     case KITH_REDUCE_SCATTER_V:

@@ -1,8 +1,9 @@
 /* core/context.c - kith_init and kith_finalize.
  *
- * Order of joining: options and settings -> who and where (boot/launch) -> the store -> hello (join.c) -> which backends are usable
- * everywhere -> the world group. Each step's failure is carried to the next meeting of the ranks, so that all return the
- * same status; before the store is open a failure is local, and the others miss this rank at their deadline.
+ * Order of joining: options and settings -> who and where (boot/launch) -> the store -> hello (join.c) -> which
+ * backends are usable everywhere -> the world group. Each step's failure is carried to the next meeting of the ranks,
+ * so that all return the same status; before the store is open a failure is local, and the others miss this rank at
+ * their deadline.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -32,11 +33,14 @@ static kith_status check_options(const kith_init_options *options)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: struct_size is %zu, start from KITH_INIT_OPTIONS_INIT",
                              options->struct_size);
     if (options->size < 0 || (options->size > 0 && (options->rank < 0 || options->rank >= options->size)))
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: rank %d of %d is not possible", options->rank, options->size);
-    if (options->timeout_ms < 0 || options->connect_timeout_ms < 0)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: a timeout is negative");
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: rank %d of %d is not possible", options->rank,
+                             options->size);
+    if (options->connect_timeout_ms < 0)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                             "kith_init: connect_timeout_ms is negative; joining needs a deadline");
     if (options->settings == NULL && options->setting_count > 0)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: settings is NULL but setting_count is %zu", options->setting_count);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: settings is NULL but setting_count is %zu",
+                             options->setting_count);
     const kith_allocator *a = options->allocator;
     if (a != NULL && (a->alloc == NULL || a->free == NULL))
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: the allocator lacks alloc or free");
@@ -63,7 +67,9 @@ static kith_status read_settings(kith_ctx *ctx, const kith_init_options *options
     status = ki_config_create(options->settings, options->setting_count, &shm, 1, &ctx->config);
     if (status != KITH_OK)
         return status;
-    ctx->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : ki_config_int(ctx->config, "timeout_ms");
+    ctx->timeout_ms = options->timeout_ms == 0  ? ki_config_int(ctx->config, "timeout_ms")
+                      : options->timeout_ms < 0 ? 0
+                                                : options->timeout_ms;
     ctx->connect_timeout_ms = options->connect_timeout_ms > 0 ? options->connect_timeout_ms
                                                               : ki_config_int(ctx->config, "connect_timeout_ms");
     ctx->is_check = ki_config_bool(ctx->config, "check");
@@ -74,8 +80,8 @@ static kith_status read_settings(kith_ctx *ctx, const kith_init_options *options
 
 /* ---- meeting ---- */
 
-/* The mpi module is asked who we are only when there is a reason to open it: MPI is in the process, the user wants mpi, or an MPI
- * launcher started us. */
+/* The mpi module is asked who we are only when there is a reason to open it: MPI is in the process, the user wants
+ * mpi, or an MPI launcher started us. */
 static bool may_ask_mpi(const kith_ctx *ctx)
 {
     return dlsym(RTLD_DEFAULT, "MPI_Initialized") != NULL || strcmp(ctx->backend, "mpi") == 0 ||
@@ -86,8 +92,8 @@ static kith_status find_launch(kith_ctx *ctx, const kith_init_options *options)
 {
     const kith_backend *module = NULL;
     size_t count = 0;
-    if (options->size == 0 && may_ask_mpi(ctx) && ki_registry_has("mpi") && ki_registry_find("mpi", &module) == KITH_OK &&
-        module->launch != NULL)
+    if (options->size == 0 && may_ask_mpi(ctx) && ki_registry_has("mpi") &&
+        ki_registry_find("mpi", &module) == KITH_OK && module->launch != NULL)
         count = 1;
     kith_status status = ki_launch_detect(options, ctx->config, &module, count, &ctx->launch);
     if (status != KITH_OK)
@@ -108,7 +114,9 @@ static kith_status open_store(kith_ctx *ctx, const kith_init_options *options)
         .url = ctx->launch.store,
         .secret = options->secret != NULL ? options->secret : ki_config_get(ctx->config, "secret"),
         .ifname = ki_config_get(ctx->config, "ifname"),
-        .rank = ctx->rank, .size = ctx->size, .timeout_ms = ctx->connect_timeout_ms,
+        .rank = ctx->rank,
+        .size = ctx->size,
+        .timeout_ms = ctx->connect_timeout_ms,
     };
     kith_status status = KITH_OK;
     if (!ctx->launch.needs_broadcast)
@@ -148,7 +156,8 @@ static kith_status agree_backends(kith_ctx *ctx)
     }
     for (int i = 0; i < ctx->size; i++)
         ranks[i] = i;
-    kith_status status = ki_boot_exchange(ctx, "join/backends", "kith_init", ranks, ctx->rank, ctx->size, KITH_OK, own, sizeof own, all);
+    kith_status status =
+        ki_boot_exchange(ctx, "join/backends", "kith_init", ranks, ctx->rank, ctx->size, KITH_OK, own, sizeof own, all);
     ctx->has_ucx = ctx->has_mpi = true;
     for (int i = 0; status == KITH_OK && i < ctx->size; i++) {
         ctx->has_ucx = ctx->has_ucx && all[2 * i] != 0;
@@ -167,8 +176,14 @@ static kith_status build_world(kith_ctx *ctx)
     for (int i = 0; i < ctx->size; i++)
         ranks[i] = i;
     ki_group_spec spec = {
-        .name = "world", .backend = ctx->backend, .id = ki_hash(KI_HASH_INIT, "world", 5), .world_ranks = ranks,
-        .size = ctx->size, .rank = ctx->rank, .timeout_ms = ctx->timeout_ms, .is_check = ctx->is_check,
+        .name = "world",
+        .backend = ctx->backend,
+        .id = ki_hash(KI_HASH_INIT, "world", 5),
+        .world_ranks = ranks,
+        .size = ctx->size,
+        .rank = ctx->rank,
+        .timeout_ms = ctx->timeout_ms,
+        .is_check = ctx->is_check,
     };
     kith_status status = ki_group_build(ctx, &spec, &ctx->world);
     free(ranks);
@@ -252,7 +267,8 @@ static void drain(kith_ctx *ctx)
     ki_waiter_init(&waiter, ctx, 0);
     for (int i = 0; i < ctx->instance_count; i++) {
         ki_instance *instance = &ctx->instances[i];
-        while (ctx->world->status == KITH_OK && !instance->backend->is_drained(instance->be) && !ki_deadline_passed(deadline)) {
+        while (ctx->world->status == KITH_OK && !instance->backend->is_drained(instance->be) &&
+               !ki_deadline_passed(deadline)) {
             ki_ctx_step(ctx);
             ki_waiter_pause(&waiter);
         }
@@ -263,7 +279,8 @@ static kith_status meet_at_end(kith_ctx *ctx, bool is_healthy)
 {
     if (ctx->size == 1 || !is_healthy)
         return KITH_OK; /* after a failure nobody is waited for */
-    kith_status status = ki_boot_exchange(ctx, "finalize", "kith_finalize", ctx->world->world_ranks, ctx->rank, ctx->size, KITH_OK, NULL, 0, NULL);
+    kith_status status = ki_boot_exchange(ctx, "finalize", "kith_finalize", ctx->world->world_ranks, ctx->rank,
+                                          ctx->size, KITH_OK, NULL, 0, NULL);
     return status == KITH_ERR_PEER_FAILED ? KITH_OK : status; /* who died, or left after a failure, is not waited for */
 }
 

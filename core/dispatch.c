@@ -140,8 +140,7 @@ kith_status ki_dispatch_start(kith_request *request)
 {
     kith_group *group = request->group;
     const ki_op *op = request->coll.reducer != NULL ? request->reducer.op : NULL;
-    kith_status status =
-        ki_dispatch_path(group, &request->coll, op, &request->args, &request->path, &request->algo);
+    kith_status status = ki_dispatch_path(group, &request->coll, op, &request->args, &request->path, &request->algo);
     if (status != KITH_OK)
         return status;
     request->state = KI_STATE_RUNNING;
@@ -284,7 +283,8 @@ kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_o
     kith_ctx *ctx = group->ctx;
     const kith_backend *backend = group->backend;
     coll->sequence = group->sequence++;
-    uint32_t record = ki_trace_begin(group, (int)coll->kind, coll->count, coll->dtype, op, coll->root, coll->sequence);
+    uint32_t record = ki_trace_begin(group, (int)coll->kind, coll->count, coll->dtype, coll->reducer != NULL ? op : -1,
+                                     coll->root, coll->sequence);
     kith_status status = KITH_OK;
     if (backend->coll_run != NULL && group->timeout_ms == 0 && ctx->active_requests == 0) {
         status = backend->coll_run(group->bg, coll);

@@ -5,8 +5,8 @@
  *   algo     a plan of core/algo over the backend's messages
  *   hier     a plan over the group's node and leader groups
  *
- * The way is a pure function of (operation, group) where the group's tables were agreed at its creation, so all ranks go
- * the same way.
+ * The way is a pure function of (operation, group) where the group's tables were agreed at its creation, so all ranks
+ * go the same way.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -27,16 +27,16 @@ static kith_status fail_missing(const char *what, const int *world_ranks, int co
         if (missing++ < 16)
             ki_text_add(&list, "%s%d", missing > 1 ? ", " : "", world_ranks[i]);
     }
-    kith_status status =
-        ki_fail(KITH_ERR_TIMEOUT, "%s: %d of %d ranks did not come within %lld ms (connect_timeout_ms): missing world rank%s %s%s",
-                what, missing, count, (long long)timeout_ms, missing == 1 ? "" : "s", ki_text_chars(&list),
-                missing > 16 ? " and more" : "");
+    kith_status status = ki_fail(
+        KITH_ERR_TIMEOUT,
+        "%s: %d of %d ranks did not come within %lld ms (connect_timeout_ms): missing world rank%s %s%s", what, missing,
+        count, (long long)timeout_ms, missing == 1 ? "" : "s", ki_text_chars(&list), missing > 16 ? " and more" : "");
     ki_text_fini(&list);
     return status;
 }
 
-static kith_status gather(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index, int count,
-                          const void *in, size_t nbytes, void *out)
+static kith_status gather(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index,
+                          int count, const void *in, size_t nbytes, void *out)
 {
     unsigned char *is_missing = (unsigned char *)calloc((size_t)count, 1);
     if (is_missing == NULL)
@@ -51,8 +51,8 @@ static kith_status gather(kith_ctx *ctx, const char *key, const char *what, cons
     return status;
 }
 
-kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index, int count,
-                        kith_status mine, const void *in, size_t nbytes, void *out)
+kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index,
+                             int count, kith_status mine, const void *in, size_t nbytes, void *out)
 {
     if (count == 1) {
         if (mine == KITH_OK && nbytes > 0)
@@ -89,6 +89,13 @@ kith_status ki_group_exchange(kith_group *group, const char *what, kith_status m
                               void *out)
 {
     char key[128];
+    /* Once a round of a creation has failed for all, nobody comes to the next one. */
+    if (!group->is_ready && group->creation_status != KITH_OK)
+        return group->creation_status;
     snprintf(key, sizeof key, "g/%016llx/%u", (unsigned long long)group->id, group->exchange_count++);
-    return ki_boot_exchange(group->ctx, key, what, group->world_ranks, group->rank, group->size, mine, in, nbytes, out);
+    kith_status status =
+        ki_boot_exchange(group->ctx, key, what, group->world_ranks, group->rank, group->size, mine, in, nbytes, out);
+    if (!group->is_ready)
+        group->creation_status = status;
+    return status;
 }

@@ -1,9 +1,9 @@
 /* core/exchange.h - all-gather with agreement on a status, for everything that is set up together.
  *
- * A rank that failed still takes part and gives its status; then all participants return the same one, with the text of the rank
- * that gave it. Rounds are numbered by the caller, the number is part of the key: a participant that skips the rest of its set-up
- * and goes to the closing round meets the others at the round where they wait, because statuses are gathered before
- * payloads.
+ * A rank that failed still takes part and gives its status; then all participants return the same one, with the text
+ * of the rank that gave it. Rounds are numbered by the caller, the number is part of the key: a participant that
+ * skips the rest of its set-up and goes to the closing round meets the others at the round where they wait, because
+ * statuses are gathered before payloads.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -12,8 +12,8 @@
 
 #include "object.h"
 
-/* Participant `index` of `count`; world_ranks[count] for texts. out [count * nbytes]; nbytes 0: statuses only. Blocks up to
- * the context's connect deadline. what: for the text when ranks are missing ("creating group 'tp'"). */
+/* Participant `index` of `count`; world_ranks[count] for texts. out [count * nbytes]; nbytes 0: statuses only. Blocks
+ * up to the context's connect deadline. what: for the text when ranks are missing ("creating group 'tp'"). */
 kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index, int count,
                         kith_status mine, const void *in, size_t nbytes, void *out);
 

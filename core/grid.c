@@ -25,8 +25,9 @@ static kith_status check_name(const char *name)
     bool is_good = name != NULL && *name != '\0' && strlen(name) < KI_AXIS_NAME;
     for (const char *c = name; is_good && *c != '\0'; c++)
         is_good = isalnum((unsigned char)*c) != 0;
-    return is_good ? KITH_OK : ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: axis name '%.20s' is not 1 to %d letters or digits",
-                                             name != NULL ? name : "(null)", KI_AXIS_NAME - 1);
+    return is_good ? KITH_OK
+                   : ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: axis name '%.20s' is not 1 to %d letters or digits",
+                                   name != NULL ? name : "(null)", KI_AXIS_NAME - 1);
 }
 
 static int find_axis(const kith_mesh_axis *axes, size_t count, const char *name)
@@ -40,7 +41,8 @@ static int find_axis(const kith_mesh_axis *axes, size_t count, const char *name)
 static kith_status check_axes(const kith_mesh_axis *axes, size_t axis_count)
 {
     if (axes == NULL || axis_count == 0 || axis_count > KITH_MESH_MAX_AXES)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: %zu axes, it must have 1 to %d", axis_count, KITH_MESH_MAX_AXES);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: %zu axes, it must have 1 to %d", axis_count,
+                             KITH_MESH_MAX_AXES);
     for (size_t i = 0; i < axis_count; i++) {
         kith_status status = check_name(axes[i].name);
         if (status != KITH_OK)
@@ -67,7 +69,8 @@ static kith_status apply_order(const kith_mesh_axis *axes, size_t axis_count, co
             if (strcmp(grid->names[i], word) == 0)
                 return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: order '%s' has %s twice", order, word);
         if (grid->axis_count == KITH_MESH_MAX_AXES)
-            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: order '%s' has more than %d axes", order, KITH_MESH_MAX_AXES);
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: order '%s' has more than %d axes", order,
+                                 KITH_MESH_MAX_AXES);
         int axis = find_axis(axes, axis_count, word);
         seen |= axis >= 0 ? 1u << axis : 0;
         snprintf(grid->names[grid->axis_count], KI_AXIS_NAME, "%s", word); /* the grid is hashed: no stray bytes */
@@ -121,8 +124,8 @@ static kith_status resolve_sizes(ki_grid *grid)
     if (open >= 0 && grid->world % product == 0)
         grid->sizes[open] = (int)(grid->world / product);
     if (open >= 0 ? grid->world % product != 0 : product != grid->world)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: %d ranks do not make a mesh whose %ssizes multiply to %lld", grid->world,
-                             open >= 0 ? "given " : "", product);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: %d ranks do not make a mesh whose %ssizes multiply to %lld",
+                             grid->world, open >= 0 ? "given " : "", product);
     return KITH_OK;
 }
 
@@ -201,8 +204,8 @@ void ki_grid_members(const ki_grid *grid, unsigned mask, int position, int *memb
     }
 }
 
-kith_status kith_mesh_enumerate(const kith_mesh_axis *axes, size_t axis_count, const char *order, const char *group_axes,
-                                int world, int *groups, int *group_size, int *group_count)
+kith_status kith_mesh_enumerate(const kith_mesh_axis *axes, size_t axis_count, const char *order,
+                                const char *group_axes, int world, int *groups, int *group_size, int *group_count)
 {
     ki_grid grid;
     unsigned mask = 0;

@@ -18,10 +18,12 @@ static kith_status check_options(const kith_group_options *options)
     if (options == NULL)
         return KITH_OK;
     if (options->struct_size != sizeof *options)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "group options: struct_size is %zu, start from KITH_GROUP_OPTIONS_INIT",
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                             "group options: struct_size is %zu, start from KITH_GROUP_OPTIONS_INIT",
                              options->struct_size);
     if (options->name != NULL && strlen(options->name) > 63)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "group options: the name '%.20s...' is longer than 63 bytes", options->name);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "group options: the name '%.20s...' is longer than 63 bytes",
+                             options->name);
     if (options->is_check != 0 && options->is_check != 1)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "group options: is_check is %d, not 0 or 1", options->is_check);
     return KITH_OK;
@@ -37,8 +39,12 @@ kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int
     ki_group_spec spec = {
         .name = o->name != NULL ? o->name : default_name,
         .backend = o->backend != NULL ? o->backend : parent->wanted, /* "auto" chooses anew for the members */
-        .world_ranks = world_ranks, .size = count, .rank = -1,
-        .timeout_ms = o->timeout_ms < 0 ? 0 : o->timeout_ms > 0 ? o->timeout_ms : parent->timeout_ms,
+        .world_ranks = world_ranks,
+        .size = count,
+        .rank = -1,
+        .timeout_ms = o->timeout_ms < 0   ? 0
+                      : o->timeout_ms > 0 ? o->timeout_ms
+                                          : parent->timeout_ms,
         .is_check = o->is_check != 0 || ctx->is_check,
     };
     for (int i = 0; i < count; i++)
@@ -75,9 +81,11 @@ static kith_status gather_wishes(kith_group *parent, const char *what, kith_stat
     kith_status status = ki_group_exchange(parent, what, mine, own, sizeof *own, all);
     for (int i = 0; status == KITH_OK && i < parent->size; i++) {
         if (all[i].is_list != own->is_list)
-            status = ki_fail(KITH_ERR_MISMATCH, "%s: ranks of '%s' called create and split at the same time", what, parent->name);
+            status = ki_fail(KITH_ERR_MISMATCH, "%s: ranks of '%s' called create and split at the same time", what,
+                             parent->name);
         else if (all[i].hash != all[0].hash)
-            status = ki_fail(KITH_ERR_MISMATCH, "%s: ranks 0 and %d of '%s' gave different lists or options", what, i, parent->name);
+            status = ki_fail(KITH_ERR_MISMATCH, "%s: ranks 0 and %d of '%s' gave different lists or options", what, i,
+                             parent->name);
     }
     return status;
 }
@@ -109,11 +117,13 @@ static kith_status check_list(const kith_group *parent, const int *ranks, size_t
     if (count == 0 || ranks == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_create: the list of ranks is empty");
     if (count > (size_t)parent->size)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_create: %zu ranks from a group of %d", count, parent->size);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_create: %zu ranks from a group of %d", count,
+                             parent->size);
     for (size_t i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->size)
-            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_create: rank %d is outside the parent '%s' (0 to %d)",
-                                 ranks[i], parent->name, parent->size - 1);
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                                 "kith_group_create: rank %d is outside the parent '%s' (0 to %d)", ranks[i],
+                                 parent->name, parent->size - 1);
         for (size_t j = 0; j < i; j++)
             if (ranks[j] == ranks[i])
                 return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_create: rank %d is listed twice", ranks[i]);
@@ -192,7 +202,8 @@ kith_status kith_group_split(kith_group *parent, int color, int key, const kith_
     if (!ki_group_is_valid(parent))
         return status;
     if (status == KITH_OK && color < KITH_NO_COLOR)
-        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_split: color %d is negative and not KITH_NO_COLOR", color);
+        status =
+            ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_split: color %d is negative and not KITH_NO_COLOR", color);
     uint32_t number = parent->child_count++;
     char name[64];
     default_name(parent, number, name, sizeof name);
@@ -307,7 +318,8 @@ kith_status kith_group_set_timeout(kith_group *group, int64_t timeout_ms)
 {
     KI_CHECK_GROUP(group, "kith_group_set_timeout");
     if (timeout_ms < 0)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_set_timeout: %lld ms is negative", (long long)timeout_ms);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_set_timeout: %lld ms is negative",
+                             (long long)timeout_ms);
     group->timeout_ms = timeout_ms;
     if (group->node != NULL)
         group->node->timeout_ms = timeout_ms;
@@ -336,6 +348,7 @@ kith_status kith_agree(kith_group *group, kith_status mine)
         return status;
     kith_status agreed = (kith_status)(worst >> 32);
     int rank = (int)(worst & 0xffffffff);
-    return agreed == KITH_OK ? KITH_OK : ki_fail_quiet(agreed, "rank %d of group '%s' reported: %s", rank, group->name,
-                                                       kith_status_sentence(agreed));
+    return agreed == KITH_OK ? KITH_OK
+                             : ki_fail_quiet(agreed, "rank %d of group '%s' reported: %s", rank, group->name,
+                                             kith_status_sentence(agreed));
 }

@@ -10,8 +10,8 @@
 /* Makes a group together with its other members. Collective over the members alone. */
 kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group **group);
 
-/* As kith_group_create(), for a list that every rank of parent computed alike (mesh axes): no agreement over parent. world_ranks
- * [count] contains the calling rank. salt tells groups made by the same call apart. */
+/* As kith_group_create(), for a list that every rank of parent computed alike (mesh axes): no agreement over parent.
+ * world_ranks [count] contains the calling rank. salt tells groups made by the same call apart. */
 kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int count,
                                  const kith_group_options *options, const char *default_name, uint64_t salt,
                                  kith_group **group);

@@ -1,7 +1,7 @@
 /* core/group_build.c - how a group comes into being, and how it goes.
  *
- * The members meet at the store under the group's id (see exchange.h). A member that fails on the way goes straight to the closing
- * round with its status, so everyone learns of it and nobody waits longer than the connect deadline.
+ * The members meet at the store under the group's id (see exchange.h). A member that fails on the way goes straight
+ * to the closing round with its status, so everyone learns of it and nobody waits longer than the connect deadline.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -129,15 +129,23 @@ static kith_status open_backend(kith_group *group, const char *name)
 {
     kith_ctx *ctx = group->ctx;
     if (strcmp(name, "none") == 0)
-        return ki_fail(KITH_ERR_UNSUPPORTED, "group '%s' spans hosts, and neither ucx nor mpi can be used on all of them; `kith info` says why",
-                       group->name);
+        return ki_fail(
+            KITH_ERR_UNSUPPORTED,
+            "group '%s' spans hosts, and neither ucx nor mpi can be used on all of them; `kith info` says why",
+            group->name);
     kith_status status = ki_instance_get(ctx, name, &group->instance);
     if (status != KITH_OK)
         return status;
     group->backend = group->instance->backend;
     kith_be_group_info info = {
-        .struct_size = sizeof info, .cookie = group, .name = group->name, .id = group->id, .rank = group->rank,
-        .size = group->size, .world_ranks = group->world_ranks, .node_of = group->node_of,
+        .struct_size = sizeof info,
+        .cookie = group,
+        .name = group->name,
+        .id = group->id,
+        .rank = group->rank,
+        .size = group->size,
+        .world_ranks = group->world_ranks,
+        .node_of = group->node_of,
         .is_one_node = group->node_count == 1,
     };
     status = group->backend->group_create(group->instance->be, &info, &group->bg);
@@ -157,7 +165,8 @@ static kith_status close_creation(kith_group *group, kith_status mine)
     for (int i = 0; status == KITH_OK && i < group->size; i++)
         if (all[i] != all[0])
             status = ki_fail(KITH_ERR_MISMATCH,
-                             "creating group '%s': ranks 0 and %d disagree on backend, algorithms or capabilities (settings or files differ)",
+                             "creating group '%s': ranks 0 and %d disagree on backend, algorithms or capabilities "
+                             "(settings or files differ)",
                              group->name, i);
     free(all);
     return status;
@@ -173,7 +182,8 @@ static bool wants_hier(const kith_group *group)
     return strcmp(mode, "on") == 0 || group->node_count < group->size;
 }
 
-static kith_status build_part(kith_group *group, const char *suffix, const char *backend, bool is_leaders, kith_group **part)
+static kith_status build_part(kith_group *group, const char *suffix, const char *backend, bool is_leaders,
+                              kith_group **part)
 {
     char name[80];
     int *ranks = (int *)malloc((size_t)group->size * sizeof *ranks);
@@ -192,8 +202,14 @@ static kith_status build_part(kith_group *group, const char *suffix, const char 
     }
     snprintf(name, sizeof name, "%.40s.%s", group->name, suffix);
     uint64_t id = ki_hash(ki_hash(group->id, suffix, strlen(suffix)), &ranks[0], sizeof ranks[0]);
-    ki_group_spec spec = { .name = name, .backend = backend, .id = id, .world_ranks = ranks, .size = count, .rank = mine,
-                           .timeout_ms = group->timeout_ms, .is_internal = true };
+    ki_group_spec spec = { .name = name,
+                           .backend = backend,
+                           .id = id,
+                           .world_ranks = ranks,
+                           .size = count,
+                           .rank = mine,
+                           .timeout_ms = group->timeout_ms,
+                           .is_internal = true };
     kith_status status = mine < 0 ? KITH_OK : ki_group_build(group->ctx, &spec, part);
     free(ranks);
     return status;

@@ -21,7 +21,7 @@ struct ki_hier {
     phase phases[MAX_PHASES];
     int count, next;
     kith_request *child;
-    void *acc;              /* [count] accumulators, when they differ from the user's elements */
+    void *acc;               /* [count] accumulators, when they differ from the user's elements */
     size_t *counts, *displs; /* [nodes] for all_gather_v among leaders */
 };
 
@@ -91,8 +91,12 @@ static kith_status plan_all_reduce(kith_request *request, struct ki_hier *hier)
     kith_group *group = request->group;
     const kith_be_coll *coll = &request->coll;
     const ki_op *op = request->reducer.op;
-    kith_coll_args args = { .kind = KITH_REDUCE, .send = coll->send, .recv = coll->recv, .count = coll->count,
-                            .dtype = coll->dtype, .op = request->op_number };
+    kith_coll_args args = { .kind = KITH_REDUCE,
+                            .send = coll->send,
+                            .recv = coll->recv,
+                            .count = coll->count,
+                            .dtype = coll->dtype,
+                            .op = request->op_number };
     if (op->builtin != KI_OP_USER && !request->reducer.is_identity) {
         partial_type(coll, op, &args.dtype);
         size_t nbytes;
@@ -148,16 +152,22 @@ static kith_status plan_all_gather(kith_request *request, struct ki_hier *hier)
     while (group->node_of[first] != group->node_of[group->rank])
         first++;
     unsigned char *own = (unsigned char *)coll->recv + first * nbytes;
-    kith_coll_args args = { .kind = KITH_ALL_GATHER, .send = coll->send, .recv = own, .count = coll->count,
-                            .dtype = coll->dtype };
+    kith_coll_args args = {
+        .kind = KITH_ALL_GATHER, .send = coll->send, .recv = own, .count = coll->count, .dtype = coll->dtype
+    };
     if (group->node->size == 1 && coll->send != own)
         memmove(own, coll->send, nbytes);
     add(hier, group->node, args);
-    kith_coll_args among = { .kind = KITH_ALL_GATHER_V, .send = own, .recv = coll->recv, .dtype = coll->dtype,
-                             .recv_counts = hier->counts, .recv_displs = hier->displs };
+    kith_coll_args among = { .kind = KITH_ALL_GATHER_V,
+                             .send = own,
+                             .recv = coll->recv,
+                             .dtype = coll->dtype,
+                             .recv_counts = hier->counts,
+                             .recv_displs = hier->displs };
     add(hier, group->leaders, among);
-    kith_coll_args whole = { .kind = KITH_BROADCAST, .recv = coll->recv, .count = coll->count * (size_t)group->size,
-                             .dtype = coll->dtype };
+    kith_coll_args whole = {
+        .kind = KITH_BROADCAST, .recv = coll->recv, .count = coll->count * (size_t)group->size, .dtype = coll->dtype
+    };
     add(hier, group->node, whole);
     return KITH_OK;
 }

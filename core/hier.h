@@ -1,8 +1,8 @@
 /* core/hier.h - collectives of groups that span hosts: inside each host first, then between hosts, then inside again.
  *
- * A group gets two internal groups at its creation when the setting hier says so: node (the members of this host, over shm) and
- * leaders (the lowest rank of each host, over the group's own backend; NULL elsewhere). A plan is a short list of ordinary
- * collectives on these, one after the other:
+ * A group gets two internal groups at its creation when the setting hier says so: node (the members of this host,
+ * over shm) and leaders (the lowest rank of each host, over the group's own backend; NULL elsewhere). A plan is a
+ * short list of ordinary collectives on these, one after the other:
  *   all_reduce   reduce in the node, all_reduce among leaders, broadcast in the node
  *   broadcast    in the root's node, among leaders, in the other nodes
  *   all_gather   in the node, all_gather_v among leaders in place, broadcast in the node (ranks of a host side by side)

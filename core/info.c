@@ -1,7 +1,7 @@
 /* core/info.c - kith_info_json(): what this build is and what it can use here.
  *
- * Modules are opened and asked one after the other; of several variants of one name (two MPIs) all are listed under "modules",
- * and the entry is available when one of them is.
+ * Modules are opened and asked one after the other; of several variants of one name (two MPIs) all are listed under
+ * "modules", and the entry is available when one of them is.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -98,11 +98,13 @@ static void add_absent(const module_list *list, ki_text *text)
         for (int i = 0; i < list->count; i++)
             is_there = is_there || strcmp(list->items[i].name, known[k]) == 0;
         if (!is_there)
-            ki_text_add(text,
-                        ",{\"name\":\"%s\",\"available\":false,\"reason\":\"module libkith_%s*.so is not installed: the library "
-                        "was built without it, or KITH_BACKEND_PATH lacks its folder\",\"variant\":null,\"version\":null,"
-                        "\"modules\":[]}",
-                        known[k], known[k]);
+            ki_text_add(
+                text,
+                ",{\"name\":\"%s\",\"available\":false,\"reason\":\"module libkith_%s*.so is not installed: the "
+                "library "
+                "was built without it, or KITH_BACKEND_PATH lacks its folder\",\"variant\":null,\"version\":null,"
+                "\"modules\":[]}",
+                known[k], known[k]);
     }
 }
 
@@ -157,9 +159,10 @@ static void add_rules(const ki_select *select, ki_text *text)
     ki_select_rule rule;
     ki_text_add(text, "\"table\":[");
     for (size_t i = 0; ki_select_rule_at(select, i, &rule); i++) {
-        ki_text_add(text, "%s{\"collective\":\"%s\",\"max_ranks\":%d,\"max_nbytes\":%zu,\"hosts\":\"%s\",\"algorithm\":\"%s\"}",
-                    i > 0 ? "," : "", kith_coll_name(rule.kind), rule.max_ranks, rule.max_nbytes,
-                    ki_select_hosts_name(rule.hosts), rule.algo->name);
+        ki_text_add(
+            text, "%s{\"collective\":\"%s\",\"max_ranks\":%d,\"max_nbytes\":%zu,\"hosts\":\"%s\",\"algorithm\":\"%s\"}",
+            i > 0 ? "," : "", kith_coll_name(rule.kind), rule.max_ranks, rule.max_nbytes,
+            ki_select_hosts_name(rule.hosts), rule.algo->name);
     }
     ki_text_add(text, "]");
 }
@@ -174,8 +177,9 @@ static void add_algorithms(const ki_select *select, ki_text *text)
         size_t count;
         const ki_algo *const *list = ki_algo_list((kith_coll_kind)kind, &count);
         for (size_t i = 0; i < count; i++, is_first = false) {
-            ki_text_add(text, "%s{\"collective\":\"%s\",\"name\":\"%s\",\"deterministic\":%s,\"cost\":", is_first ? "" : ",",
-                        kith_coll_name((kith_coll_kind)kind), list[i]->name, list[i]->is_deterministic ? "true" : "false");
+            ki_text_add(
+                text, "%s{\"collective\":\"%s\",\"name\":\"%s\",\"deterministic\":%s,\"cost\":", is_first ? "" : ",",
+                kith_coll_name((kith_coll_kind)kind), list[i]->name, list[i]->is_deterministic ? "true" : "false");
             ki_text_add_json(text, list[i]->cost);
             ki_text_add(text, "}");
         }
@@ -196,14 +200,17 @@ static kith_status compose(const module_list *list, ki_text *text)
         return status;
     kith_allocator allocator;
     ki_allocator_init(&allocator, NULL);
-    ki_select_options options = { .force = ki_config_get(config, "algo"), .table_path = ki_config_get(config, "algo_table"),
-                                  .is_deterministic = true, .allocator = &allocator };
+    ki_select_options options = { .force = ki_config_get(config, "algo"),
+                                  .table_path = ki_config_get(config, "algo_table"),
+                                  .is_deterministic = true,
+                                  .allocator = &allocator };
     ki_select *select;
     status = ki_select_create(&options, &select);
     if (status == KITH_OK) {
         ki_text_add(text, "{\"version\":\"%s\",\"kernels\":\"%s\",", KITH_VERSION_STRING, ki_kernels_isa());
         add_backends(list, text);
-        ki_text_add(text, ",\"devices\":[{\"name\":\"host\",\"available\":true,\"reason\":\"memory of this process\"}],");
+        ki_text_add(text,
+                    ",\"devices\":[{\"name\":\"host\",\"available\":true,\"reason\":\"memory of this process\"}],");
         add_config(config, text);
         ki_text_add(text, ",");
         add_algorithms(select, text);

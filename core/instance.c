@@ -1,4 +1,5 @@
-/* core/instance.c - see instance.h. What a backend gets is kith_be_host: functions that find the context again through the cookie.
+/* core/instance.c - see instance.h. What a backend gets is kith_be_host: functions that find the context again
+ * through the cookie.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,7 +1,8 @@
 /* core/join.c - see join.h.
  *
- * One all-gather of a fixed record per rank: identity of the host, process, processors it may use, hash of the settings that must
- * agree. A second one, of the settings' texts, only when the hashes differ, to name the first setting that does.
+ * One all-gather of a fixed record per rank: identity of the host, process, processors it may use, hash of the
+ * settings that must agree. A second one, of the settings' texts, only when the hashes differ, to name the first
+ * setting that does.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -26,7 +27,7 @@ typedef struct hello {
     char host[256];
     char version[16];
     int64_t pid;
-    uint64_t nonce;         /* rank 0's becomes the job's id */
+    uint64_t nonce; /* rank 0's becomes the job's id */
     uint64_t settings_hash;
     int32_t local_rank, local_size; /* what the launcher said; size 0: nothing */
     cpu_set_t cpus;
@@ -69,8 +70,9 @@ static kith_status name_difference(const char *texts, int size)
         while (*a != '\0' && *b != '\0') {
             size_t na = strcspn(a, "\n"), nb = strcspn(b, "\n");
             if (na != nb || memcmp(a, b, na) != 0)
-                return ki_fail(KITH_ERR_MISMATCH, "kith_init: settings differ between ranks: rank 0 has %.*s, rank %d has %.*s",
-                               (int)na, a, r, (int)nb, b);
+                return ki_fail(KITH_ERR_MISMATCH,
+                               "kith_init: settings differ between ranks: rank 0 has %.*s, rank %d has %.*s", (int)na,
+                               a, r, (int)nb, b);
             a += na + (a[na] != '\0');
             b += nb + (b[nb] != '\0');
         }
@@ -82,7 +84,8 @@ static kith_status compare_settings(kith_ctx *ctx, const int *ranks, const char 
 {
     char *texts = (char *)calloc((size_t)ctx->size, SETTINGS_NBYTES);
     kith_status status = texts != NULL ? KITH_OK : ki_fail(KITH_ERR_NO_MEMORY, "kith_init: no memory");
-    status = ki_boot_exchange(ctx, "join/settings", "kith_init", ranks, ctx->rank, ctx->size, status, settings, SETTINGS_NBYTES, texts);
+    status = ki_boot_exchange(ctx, "join/settings", "kith_init", ranks, ctx->rank, ctx->size, status, settings,
+                              SETTINGS_NBYTES, texts);
     if (status == KITH_OK)
         status = name_difference(texts, ctx->size);
     free(texts);
@@ -100,7 +103,8 @@ static void number_hosts(kith_ctx *ctx, const hello *all)
     }
 }
 
-/* Spinning pays only when every rank of the host has a processor of its own: the union of what they may use is counted. */
+/* Spinning pays only when every rank of the host has a processor of its own: the union of what they may use is
+ * counted. */
 static void look_around(kith_ctx *ctx, const hello *all)
 {
     cpu_set_t cpus;
@@ -123,8 +127,8 @@ static kith_status compare(kith_ctx *ctx, const int *ranks, const hello *all, co
 {
     for (int r = 1; r < ctx->size; r++)
         if (strcmp(all[r].version, all[0].version) != 0)
-            return ki_fail(KITH_ERR_MISMATCH, "kith_init: rank 0 runs version %s, rank %d version %s", all[0].version, r,
-                           all[r].version);
+            return ki_fail(KITH_ERR_MISMATCH, "kith_init: rank 0 runs version %s, rank %d version %s", all[0].version,
+                           r, all[r].version);
     for (int r = 1; r < ctx->size; r++)
         if (all[r].settings_hash != all[0].settings_hash)
             return compare_settings(ctx, ranks, settings);
@@ -145,8 +149,8 @@ kith_status ki_join(kith_ctx *ctx, kith_status mine)
     agreed_settings(ctx, settings, sizeof settings);
     fill_hello(ctx, settings, &own);
     kith_status status = ranks == NULL ? mine
-                                       : ki_boot_exchange(ctx, "join/hello", "kith_init", ranks, ctx->rank, ctx->size, mine, &own,
-                                                     sizeof own, all);
+                                       : ki_boot_exchange(ctx, "join/hello", "kith_init", ranks, ctx->rank, ctx->size,
+                                                          mine, &own, sizeof own, all);
     if (status == KITH_OK)
         status = compare(ctx, ranks, all, settings);
     if (status == KITH_OK) {
@@ -154,7 +158,8 @@ kith_status ki_join(kith_ctx *ctx, kith_status mine)
         number_hosts(ctx, all);
         look_around(ctx, all);
         if (own.local_size > 0 && own.local_size != ctx->local_size)
-            ki_log(KITH_LOG_WARN, "the launcher said %d local ranks, %d share this host's memory", own.local_size, ctx->local_size);
+            ki_log(KITH_LOG_WARN, "the launcher said %d local ranks, %d share this host's memory", own.local_size,
+                   ctx->local_size);
     }
     free(all);
     free(ranks);

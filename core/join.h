@@ -7,8 +7,8 @@
 
 #include "object.h"
 
-/* Fills job_id, node_of, node_count, local_rank, local_size, is_threads, spin; compares versions and settings that must agree.
- * Collective over all ranks; the store is open. mine: what went wrong on this rank so far. */
+/* Fills job_id, node_of, node_count, local_rank, local_size, is_threads, spin; compares versions and settings that
+ * must agree. Collective over all ranks; the store is open. mine: what went wrong on this rank so far. */
 kith_status ki_join(kith_ctx *ctx, kith_status mine);
 
 #endif

@@ -1,7 +1,7 @@
 /* core/memory.c - the public functions of kith/mem.h.
  *
- * The core keeps the list and checks; mapping is the backend's. Where the backend has no mapped memory, an allocation is ordinary
- * memory, so that a program need not care.
+ * The core keeps the list and checks; mapping is the backend's. Where the backend has no mapped memory, an allocation
+ * is ordinary memory, so that a program need not care.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -20,7 +20,8 @@ static kith_status ordinary_alloc(kith_group *group, size_t nbytes, void **ptr)
 {
     const kith_allocator *a = &group->ctx->allocator;
     void *memory = a->alloc(a->arg, nbytes, (size_t)sysconf(_SC_PAGESIZE));
-    kith_status status = memory != NULL ? KITH_OK : ki_fail(KITH_ERR_NO_MEMORY, "kith_mem_alloc: no memory for %zu bytes", nbytes);
+    kith_status status =
+        memory != NULL ? KITH_OK : ki_fail(KITH_ERR_NO_MEMORY, "kith_mem_alloc: no memory for %zu bytes", nbytes);
     status = ki_group_exchange(group, "kith_mem_alloc", status, NULL, 0, NULL);
     if (status != KITH_OK) {
         if (memory != NULL)
@@ -59,8 +60,8 @@ kith_status kith_mem_alloc(kith_group *group, size_t nbytes, void **ptr)
     KI_CHECK_GROUP(group, "kith_mem_alloc");
     kith_status status = ki_group_refuse(group, "kith_mem_alloc");
     if (status == KITH_OK && (nbytes == 0 || nbytes > PTRDIFF_MAX || ptr == NULL))
-        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mem_alloc: ptr is NULL, or %zu bytes are not 1 to %td", nbytes,
-                               PTRDIFF_MAX);
+        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mem_alloc: ptr is NULL, or %zu bytes are not 1 to %td",
+                               nbytes, PTRDIFF_MAX);
     ki_mem *entry = status == KITH_OK ? new_entry(group, nbytes) : NULL;
     if (status == KITH_OK && entry == NULL)
         status = KITH_ERR_NO_MEMORY;
@@ -104,8 +105,8 @@ kith_status kith_mem_free(kith_group *group, void *ptr)
         return KITH_OK;
     ki_mem **link = find(group, ptr, false);
     if (*link == NULL)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mem_free: %p is not the start of an allocation of group '%s'", ptr,
-                             group->name);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mem_free: %p is not the start of an allocation of group '%s'",
+                             ptr, group->name);
     return drop(group, link);
 }
 
@@ -116,14 +117,16 @@ kith_status kith_mem_register(kith_group *group, void *ptr, size_t nbytes)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (status == KITH_OK && (ptr == NULL || nbytes == 0 || (uintptr_t)ptr % page != 0 || nbytes % page != 0))
         status = ki_fail_quiet(KITH_ERR_INVALID_ARG,
-                               "kith_mem_register: address %p and %zu bytes must be multiples of the page size, %zu", ptr, nbytes, page);
+                               "kith_mem_register: address %p and %zu bytes must be multiples of the page size, %zu",
+                               ptr, nbytes, page);
     ki_mem *entry = status == KITH_OK ? new_entry(group, nbytes) : NULL;
     if (status == KITH_OK && entry == NULL)
         status = KITH_ERR_NO_MEMORY;
     status = ki_group_exchange(group, "kith_mem_register", status, NULL, 0, NULL);
     if (status == KITH_OK && group->size > 1) {
         if (group->backend->mem_register == NULL || group->backend->mem_deregister == NULL)
-            status = ki_fail(KITH_ERR_UNSUPPORTED, "kith_mem_register: backend %s has no mapped memory", group->backend->name);
+            status = ki_fail(KITH_ERR_UNSUPPORTED, "kith_mem_register: backend %s has no mapped memory",
+                             group->backend->name);
         else
             status = group->backend->mem_register(group->bg, ptr, nbytes);
     }
@@ -145,7 +148,8 @@ kith_status kith_mem_deregister(kith_group *group, void *ptr)
         return KITH_OK;
     ki_mem **link = find(group, ptr, true);
     if (*link == NULL)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mem_deregister: %p is not registered on group '%s'", ptr, group->name);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mem_deregister: %p is not registered on group '%s'", ptr,
+                             group->name);
     return drop(group, link);
 }
 

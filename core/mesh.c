@@ -1,4 +1,5 @@
-/* core/mesh.c - the mesh object: one group per axis and per product, made together. See kith/mesh.h; arithmetic in grid.c.
+/* core/mesh.c - the mesh object: one group per axis and per product, made together. See kith/mesh.h; arithmetic in
+ * grid.c.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -23,8 +24,8 @@ typedef struct member_group {
 struct kith_mesh {
     kith_group *base;
     ki_grid grid;
-    int position;    /* of the calling rank */
-    int *placement;  /* [world] base rank at a mesh position */
+    int position;     /* of the calling rank */
+    int *placement;   /* [world] base rank at a mesh position */
     int *position_of; /* [world] the inverse */
     member_group groups[MAX_GROUPS];
     int group_count;
@@ -46,7 +47,8 @@ static kith_status place(kith_mesh *mesh, const int *placement)
     for (int i = 0; i < world; i++) {
         int rank = placement != NULL ? placement[i] : i;
         if (rank < 0 || rank >= world || mesh->position_of[rank] >= 0)
-            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: placement[%d] = %d is outside 0 to %d or repeated", i, rank, world - 1);
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: placement[%d] = %d is outside 0 to %d or repeated", i,
+                                 rank, world - 1);
         mesh->placement[i] = rank;
         mesh->position_of[rank] = i;
     }
@@ -186,7 +188,8 @@ static kith_status agree(kith_mesh *mesh, kith_status mine, const kith_mesh_opti
     kith_status status = ki_group_exchange(base, "kith_mesh_create", mine, &own, sizeof own, all);
     for (int i = 0; status == KITH_OK && i < base->size; i++)
         if (all[i] != all[0])
-            status = ki_fail(KITH_ERR_MISMATCH, "kith_mesh_create: ranks 0 and %d gave different axes, order or options", i);
+            status =
+                ki_fail(KITH_ERR_MISMATCH, "kith_mesh_create: ranks 0 and %d gave different axes, order or options", i);
     free(all);
     return status;
 }
@@ -207,7 +210,8 @@ kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_
     const kith_mesh_options none = KITH_MESH_OPTIONS_INIT;
     KI_CHECK_GROUP(base, "kith_mesh_create");
     if (mesh == NULL || (options != NULL && options->struct_size != sizeof *options))
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mesh_create: mesh is NULL, or start options from KITH_MESH_OPTIONS_INIT");
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                             "kith_mesh_create: mesh is NULL, or start options from KITH_MESH_OPTIONS_INIT");
     kith_status status = ki_group_refuse(base, "kith_mesh_create");
     if (status != KITH_OK)
         return status;

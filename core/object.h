@@ -1,12 +1,13 @@
 /* core/object.h - the objects behind the public handles.
  *
- * kith_ctx owns groups, groups own requests that run on them. Handles live in type-stable slabs that are never given back to
- * the system: a handle that was destroyed still has readable memory whose magic does not match, so using it is an error
- * and not a crash. All fields belong to the context's thread, except kith_group.abort_flag, which any thread may set.
+ * kith_ctx owns groups, groups own requests that run on them. Handles live in type-stable slabs that are never given
+ * back to the system: a handle that was destroyed still has readable memory whose magic does not match, so using it
+ * is an error and not a crash. All fields belong to the context's thread, except kith_group.abort_flag, which any
+ * thread may set.
  *
- * Life of a collective: checked (coll.c) -> resolved to a path (dispatch.c) -> appended to its group's queue -> the head of
- * the queue is started and stepped by whoever waits (progress.c) -> done, removed, next one starts. A blocking call with an
- * empty queue and a native collective skips the queue.
+ * Life of a collective: checked (coll.c) -> resolved to a path (dispatch.c) -> appended to its group's queue -> the
+ * head of the queue is started and stepped by whoever waits (progress.c) -> done, removed, next one starts. A
+ * blocking call with an empty queue and a native collective skips the queue.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -148,6 +149,7 @@ struct kith_group {
     uint64_t id;
     uint32_t child_count;     /* groups made from this one; the same on all ranks */
     uint32_t exchange_count;  /* rounds of ki_group_exchange() so far; the same on all members */
+    kith_status creation_status; /* of the rounds of its creation so far */
     uint64_t agreed_hash;
     int *world_ranks, *node_of; /* [size] */
     int node_count;           /* hosts among the members */

@@ -89,7 +89,8 @@ kith_status kith_op_create_premul_sum(kith_ctx *ctx, double scalar, kith_op *op)
     if (!ki_ctx_is_valid(ctx) || op == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_op_create_premul_sum: ctx is invalid or op is NULL");
     if (!isfinite(scalar))
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_op_create_premul_sum: the scalar is %g, it must be finite", scalar);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_op_create_premul_sum: the scalar is %g, it must be finite",
+                             scalar);
     ki_op made = { .builtin = KI_OP_PREMUL_SUM, .scalar = scalar, .is_commutative = true, .name = "premul_sum" };
     return add_op(ctx, &made, op);
 }
@@ -99,7 +100,7 @@ kith_status kith_op_create_user(kith_ctx *ctx, const char *name, kith_reduce_fn 
 {
     if (!ki_ctx_is_valid(ctx) || op == NULL || fn == NULL || name == NULL || *name == '\0')
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_op_create_user: ctx is invalid, or name, fn or op is missing");
-    if (strlen(name) > sizeof ((ki_op *)NULL)->name - 1)
+    if (strlen(name) > sizeof((ki_op *)NULL)->name - 1)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_op_create_user: the name '%s' is longer than 31 bytes", name);
     ki_op made = { .builtin = KI_OP_USER, .fn = fn, .arg = arg, .is_commutative = is_commutative != 0 };
     snprintf(made.name, sizeof made.name, "%s", name);

@@ -1,7 +1,7 @@
 /* core/p2p.c - messages: the public functions of kith/p2p.h.
  *
- * A blocking send or receive polls its slot from the stack for a while, as native collectives do; when that is not enough, or
- * other requests are active, it waits with everything else of the context advancing.
+ * A blocking send or receive polls its slot from the stack for a while, as native collectives do; when that is not
+ * enough, or other requests are active, it waits with everything else of the context advancing.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -21,7 +21,8 @@ static kith_status check_message(kith_group *group, const char *function, const 
     KI_CHECK_GROUP(group, function);
     size_t element = kith_dtype_nbytes(dtype);
     if (element == 0)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: %d is no dtype (0 to %d)", function, (int)dtype, KITH_DTYPE_COUNT - 1);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: %d is no dtype (0 to %d)", function, (int)dtype,
+                             KITH_DTYPE_COUNT - 1);
     if (peer < 0 || peer >= group->size)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: rank %d is outside the group '%s' (0 to %d)", function, peer,
                              group->name, group->size - 1);
@@ -42,7 +43,8 @@ static kith_status make(kith_group *group, ki_request_kind kind, const void *buf
     kith_request *made = ki_request_create(group, kind);
     if (made == NULL)
         return KITH_ERR_NO_MEMORY;
-    made->msg = (kith_be_msg){ .peer = peer, .tag = (uint64_t)tag, .buffer = (void *)(uintptr_t)buffer, .nbytes = nbytes };
+    made->msg =
+        (kith_be_msg){ .peer = peer, .tag = (uint64_t)tag, .buffer = (void *)(uintptr_t)buffer, .nbytes = nbytes };
     made->dtype = dtype;
     made->op_number = -1;
     made->deadline_ns = ki_deadline_after_ms(group->timeout_ms);
@@ -50,8 +52,8 @@ static kith_status make(kith_group *group, ki_request_kind kind, const void *buf
     return KITH_OK;
 }
 
-static kith_status start(kith_group *group, ki_request_kind kind, const char *function, const void *buffer, size_t count,
-                         kith_dtype dtype, int peer, int tag, kith_request **request)
+static kith_status start(kith_group *group, ki_request_kind kind, const char *function, const void *buffer,
+                         size_t count, kith_dtype dtype, int peer, int tag, kith_request **request)
 {
     size_t nbytes = 0;
     kith_status status = check_message(group, function, buffer, count, dtype, peer, tag, &nbytes);
@@ -142,11 +144,13 @@ static kith_status run_short(kith_group *group, ki_request_kind kind, const kith
             status = ki_group_refuse(group, kind == KI_REQUEST_SEND ? "send" : "receive");
         }
         if (status == KITH_OK && ki_waiter_pause(&waiter) != KITH_OK)
-            status = ki_fail(KITH_ERR_TIMEOUT, "%s of %zu B %s rank %d tag %llu on group '%s' did not complete within %lld ms: rank %d has no matching %s",
-                             kind == KI_REQUEST_SEND ? "send" : "receive", msg->nbytes,
-                             kind == KI_REQUEST_SEND ? "to" : "from", msg->peer, (unsigned long long)msg->tag,
-                             group->name, (long long)group->timeout_ms, msg->peer,
-                             kind == KI_REQUEST_SEND ? "receive" : "send");
+            status =
+                ki_fail(KITH_ERR_TIMEOUT,
+                        "%s of %zu B %s rank %d tag %llu on group '%s' did not complete within %lld ms: rank %d has no "
+                        "matching %s",
+                        kind == KI_REQUEST_SEND ? "send" : "receive", msg->nbytes,
+                        kind == KI_REQUEST_SEND ? "to" : "from", msg->peer, (unsigned long long)msg->tag, group->name,
+                        (long long)group->timeout_ms, msg->peer, kind == KI_REQUEST_SEND ? "receive" : "send");
         if (status != KITH_OK)
             backend->msg_cancel(group->bg, &slot);
     }
@@ -218,8 +222,9 @@ kith_status kith_batch_start(kith_group *group, const kith_p2p_args *members, si
     }
     for (size_t i = 0; i < count; i++) {
         const kith_p2p_args *m = &members[i];
-        kith_status status = m->is_send ? kith_send_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i])
-                                        : kith_recv_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i]);
+        kith_status status = m->is_send
+                                 ? kith_send_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i])
+                                 : kith_recv_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i]);
         if (status == KITH_OK)
             continue;
         while (i-- > 0) { /* none was started, as promised */

@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVENT_PERIOD_NS 5000000   /* between looks at the store */
-#define IDLE_AFTER_NS 50000       /* of yielding before the backend may sleep */
-#define IDLE_MAX_NS 1000000       /* one sleep; other backends of the context are polled between */
-#define POLLS_PER_CLOCK 16        /* yields between looks at the clock */
+#define EVENT_PERIOD_NS 5000000 /* between looks at the store */
+#define IDLE_AFTER_NS 50000     /* of yielding before the backend may sleep */
+#define IDLE_MAX_NS 1000000     /* one sleep; other backends of the context are polled between */
+#define POLLS_PER_CLOCK 16      /* yields between looks at the clock */
 
 static inline void relax(void)
 {
@@ -232,10 +232,10 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
     if (who != NULL)
         ki_text_add_ranges(&missing, who, group->size, 16);
     const char *list = ki_text_chars(&missing);
-    kith_status status = ki_fail(KITH_ERR_TIMEOUT, "%s on group '%s' (%d ranks) did not complete within %lld ms; missing rank%s: %s%s",
-                                 operation, group->name, group->size, (long long)timeout_ms,
-                                 strpbrk(list, ",-") != NULL ? "s" : "", *list != '\0' ? list : "none (peers are late or elsewhere)",
-                                 ki_text_chars(&positions));
+    kith_status status =
+        ki_fail(KITH_ERR_TIMEOUT, "%s on group '%s' (%d ranks) did not complete within %lld ms; missing rank%s: %s%s",
+                operation, group->name, group->size, (long long)timeout_ms, strpbrk(list, ",-") != NULL ? "s" : "",
+                *list != '\0' ? list : "none (peers are late or elsewhere)", ki_text_chars(&positions));
     free(is_silent);
     ki_text_fini(&missing);
     ki_text_fini(&positions);

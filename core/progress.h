@@ -1,8 +1,9 @@
 /* core/progress.h - advancing what was started, and waiting.
  *
- * Nothing in the library runs by itself: ki_ctx_step() advances every group of a context a little; waits call it between polls.
- * A waiter spins (ctx->spin polls), then yields the processor at each poll, and after about 50 us asks the backend to sleep
- * until something happens. The clock, the store's events (deaths, aborts) and the deadline are looked at only there.
+ * Nothing in the library runs by itself: ki_ctx_step() advances every group of a context a little; waits call it
+ * between polls. A waiter spins (ctx->spin polls), then yields the processor at each poll, and after about 50 us asks
+ * the backend to sleep until something happens. The clock, the store's events (deaths, aborts) and the deadline are
+ * looked at only there.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -40,8 +41,8 @@ void ki_group_fail(kith_group *group, kith_status status, const char *format, ..
 /* The group's status with its reason as the thread's detail. Notices an abort by another thread. */
 kith_status ki_group_refuse(kith_group *group, const char *function);
 
-/* A collective or message did not end before its deadline: finds out who is missing, composes the text, tells the others where
- * this rank was. is_missing may be NULL (unknown). Returns KITH_ERR_TIMEOUT with the detail set. */
+/* A collective or message did not end before its deadline: finds out who is missing, composes the text, tells the
+ * others where this rank was. is_missing may be NULL (unknown). Returns KITH_ERR_TIMEOUT with the detail set. */
 kith_status ki_report_timeout(kith_group *group, const char *operation, const unsigned char *is_missing,
                               int64_t timeout_ms);
 

@@ -1,7 +1,7 @@
 /* core/registry.c - finding, opening and checking backend modules; see registry.h.
  *
- * The list of opened modules is process-wide and only grows; a mutex guards it. Modules are never closed: their tables and the
- * libraries behind them are in use until the process ends.
+ * The list of opened modules is process-wide and only grows; a mutex guards it. Modules are never closed: their
+ * tables and the libraries behind them are in use until the process ends.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -31,9 +31,9 @@ typedef struct module {
     char name[NAME_NBYTES]; /* "ucx" */
     char path[PATH_MAX];    /* "" for the built-in */
     bool is_tried;
-    kith_status status;     /* of opening */
+    kith_status status; /* of opening */
     char reason[512];
-    kith_backend table;     /* completed copy */
+    kith_backend table; /* completed copy */
     const kith_backend *backend;
 } module;
 
@@ -128,7 +128,8 @@ static bool module_name(const char *file, char *name)
 
 static int compare_names(const struct dirent **a, const struct dirent **b)
 {
-    /* "openmpi" after "mpich" alphabetically; reversed, so that Open MPI, which yields when oversubscribed, is asked first */
+    /* "openmpi" after "mpich" alphabetically; reversed, so that Open MPI, which yields when oversubscribed, is asked
+     * first */
     return -strcmp((*a)->d_name, (*b)->d_name);
 }
 
@@ -206,7 +207,8 @@ static kith_status check_table(module *m, const kith_backend *given)
     if (given == NULL)
         return refuse(m, KITH_BACKEND_SYMBOL "() returned NULL");
     if (given->abi != KITH_BACKEND_ABI) {
-        snprintf(text, sizeof text, "backend interface %u, this library has %d", (unsigned)given->abi, KITH_BACKEND_ABI);
+        snprintf(text, sizeof text, "backend interface %u, this library has %d", (unsigned)given->abi,
+                 KITH_BACKEND_ABI);
         return refuse(m, text);
     }
     if (given->struct_size < offsetof(kith_backend, mem_alloc)) {

@@ -1,7 +1,8 @@
 /* core/request.c - requests: posting, waiting, collecting; the public functions of kith/request.h.
  *
- * A request is on exactly one list while it is active: its group's queue (collectives, in order) or its group's messages.
- * ctx->active_requests counts both. A request that ends keeps its status and text until test or wait reports it.
+ * A request is on exactly one list while it is active: its group's queue (collectives, in order) or its group's
+ * messages. ctx->active_requests counts both. A request that ends keeps its status and text until test or wait
+ * reports it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -57,7 +58,8 @@ static void unlink_request(kith_request *request)
     group->ctx->active_requests--;
 }
 
-/* Ends an active request. The text of a failure is the thread's detail now; it is kept for whoever collects the request. */
+/* Ends an active request. The text of a failure is the thread's detail now; it is kept for whoever collects the
+ * request. */
 static void end(kith_request *request, kith_status status)
 {
     unlink_request(request);
@@ -121,8 +123,8 @@ void ki_coll_step(kith_request *request)
         ki_dispatch_cancel(request);
         ki_request_describe(request, text, sizeof text);
         ki_fail_context(status, "%s on group '%s'", text, group->name);
-        /* A collective that failed on the way leaves the others in an unknown place. A mismatch was agreed by all before
-         * anything was sent, so the group stays usable. */
+        /* A collective that failed on the way leaves the others in an unknown place. A mismatch was agreed by all
+         * before anything was sent, so the group stays usable. */
         if (status != KITH_ERR_MISMATCH && status != KITH_ERR_INVALID_ARG && status != KITH_ERR_UNSUPPORTED)
             ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
     }
@@ -146,9 +148,8 @@ kith_status ki_message_post(kith_request *request)
     request->state = KI_STATE_RUNNING;
     request->status = KITH_OK;
     request->received = 0;
-    request->trace_index =
-        ki_trace_begin(group, request->kind == KI_REQUEST_SEND ? KI_TRACE_SEND : KI_TRACE_RECV, request->msg.nbytes,
-                       request->dtype, 0, request->msg.peer, request->msg.tag);
+    request->trace_index = ki_trace_begin(group, request->kind == KI_REQUEST_SEND ? KI_TRACE_SEND : KI_TRACE_RECV,
+                                          request->msg.nbytes, request->dtype, 0, request->msg.peer, request->msg.tag);
     request->previous = NULL;
     request->next = group->messages;
     if (group->messages != NULL)
@@ -273,7 +274,7 @@ static kith_status time_out(kith_request *request, int64_t timeout_ms)
     return ki_request_collect(request);
 }
 
-kith_status ki_request_wait(kith_request *request, int64_t timeout_ms)
+kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *received)
 {
     kith_ctx *ctx = request->group->ctx;
     ki_waiter waiter;
@@ -283,8 +284,11 @@ kith_status ki_request_wait(kith_request *request, int64_t timeout_ms)
     if (is_default && request->deadline_ns != 0)
         waiter.deadline_ns = request->deadline_ns, waiter.timeout_ms = 0;
     for (;;) {
-        if (request->state == KI_STATE_DONE)
+        if (request->state == KI_STATE_DONE) {
+            if (received != NULL && request->status == KITH_OK)
+                *received = request->kind == KI_REQUEST_RECV ? request->received : 0;
             return ki_request_collect(request);
+        }
         ki_ctx_step(ctx);
         if (request->state != KI_STATE_DONE && ki_waiter_pause(&waiter) != KITH_OK)
             return time_out(request, limit);
@@ -298,7 +302,8 @@ static kith_status check_handle(kith_request **request, const char *function)
     if (request == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the pointer to the request is NULL", function);
     if (*request != NULL && !ki_request_is_valid(*request))
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the request was already completed, or is not a request", function);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the request was already completed, or is not a request",
+                             function);
     if (*request != NULL && (*request)->state == KI_STATE_IDLE)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the persistent request was not started", function);
     return KITH_OK;
@@ -354,10 +359,26 @@ kith_status kith_wait_timeout(kith_request **request, int64_t timeout_ms)
     if (status != KITH_OK || *request == NULL)
         return status;
     if (timeout_ms < KITH_TIMEOUT_DEFAULT)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_wait_timeout: timeout %lld ms is negative", (long long)timeout_ms);
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_wait_timeout: timeout %lld ms is negative",
+                             (long long)timeout_ms);
     kith_request *r = *request;
     forget(request, r->is_persistent);
-    return ki_request_wait(r, timeout_ms);
+    return ki_request_wait(r, timeout_ms, NULL);
+}
+
+kith_status kith_wait_received(kith_request **request, size_t *nbytes)
+{
+    kith_status status = check_handle(request, "kith_wait_received");
+    if (status != KITH_OK)
+        return status;
+    if (*request == NULL) {
+        if (nbytes != NULL)
+            *nbytes = 0;
+        return KITH_OK;
+    }
+    kith_request *r = *request;
+    forget(request, r->is_persistent);
+    return ki_request_wait(r, KITH_TIMEOUT_DEFAULT, nbytes);
 }
 
 kith_status kith_wait(kith_request **request)

@@ -23,8 +23,9 @@ void ki_message_step(kith_request *request);
 /* Takes a queued or running request out, so that its buffers are not touched any more. State becomes DONE. */
 void ki_request_cancel(kith_request *request, kith_status status);
 
-/* Waits for one request and releases it unless it is persistent. timeout_ms: KITH_TIMEOUT_DEFAULT, NONE or a number. */
-kith_status ki_request_wait(kith_request *request, int64_t timeout_ms);
+/* Waits for one request and releases it unless it is persistent. timeout_ms: KITH_TIMEOUT_DEFAULT, NONE or a number.
+ * received (bytes) may be NULL. */
+kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *received);
 
 /* Releases a DONE request and returns its status, with its detail as the thread's. */
 kith_status ki_request_collect(kith_request *request);

@@ -1,7 +1,8 @@
 /* core/slab.c - type-stable memory for handles.
  *
- * Handles are recycled, never given back: a stale handle always points to readable memory of its own kind, whose magic tells that
- * it is not live. The slabs are process-wide and guarded by one mutex; they stay reachable, so leak checkers are content.
+ * Handles are recycled, never given back: a stale handle always points to readable memory of its own kind, whose
+ * magic tells that it is not live. The slabs are process-wide and guarded by one mutex; they stay reachable, so leak
+ * checkers are content.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -49,6 +49,7 @@ static void add_record(const kith_group *group, const ki_trace_record *r, int64_
     static const char *const states[] = { "free", "active", "done", "failed" };
     bool is_message = r->kind >= KI_TRACE_SEND;
     int64_t start = now_ns - (int64_t)((double)(now - r->start_ticks) * scale);
+    /* for messages seq is the tag, and count is bytes */
     ki_text_add(text, "{\"seq\":%llu,\"op\":\"%s\",\"count\":%zu", (unsigned long long)r->sequence,
                 ki_trace_kind_name(r->kind), r->count);
     if (is_message) {

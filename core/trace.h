@@ -1,7 +1,8 @@
 /* core/trace.h - the flight record: the last operations of a group, kept in a ring of fixed size.
  *
- * Beginning an operation writes one record and reads the cycle counter: a few nanoseconds. kith_group_dump() writes the ring as
- * JSON lines that `kith flight` compares over ranks; with KITH_DUMP_ON_TIMEOUT set a timeout does so by itself.
+ * Beginning an operation writes one record and reads the cycle counter: a few nanoseconds. kith_group_dump() writes
+ * the ring as JSON lines that `kith flight` compares over ranks; with KITH_DUMP_ON_TIMEOUT set a timeout does so by
+ * itself.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -44,7 +44,7 @@ static pid_t parent_of(const char *pid_text)
     if (nbytes <= 0) return -1;
     text[nbytes] = '\0';
     const char *after_name = strrchr(text, ')');
-    if (after_name == NULL || strlen(after_name) < 5 || after_name[2] == 'X') return -1;
+    if (after_name == NULL || strlen(after_name) < 5 || after_name[2] == 'X' || after_name[2] == 'Z') return -1;
     return (pid_t)strtol(after_name + 4, NULL, 10);
 }
 

@@ -86,6 +86,7 @@ static kith_status map_together(shm_group *group, kith_status status, shm_object
                              &group->arena);
             mapped = status == KITH_OK;
             group->arena_nonce = offers[0].handle.nonce;
+            group->is_memfd = offers[0].handle.fd >= 0;
         }
         status = group->host->exchange(group->cookie, is_quiet ? KITH_OK : status, &mapped, sizeof mapped, all_mapped);
         *is_mapped = status == KITH_OK;

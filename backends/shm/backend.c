@@ -141,6 +141,10 @@ static const kith_backend backend = {
     .msg_test = shm_msg_test,
     .msg_cancel = shm_msg_cancel,
     .progress = shm_progress,
+    .mem_alloc = shm_mem_alloc,
+    .mem_free = shm_mem_free,
+    .mem_register = shm_mem_register,
+    .mem_deregister = shm_mem_deregister,
     .idle = shm_idle,
 };
 

@@ -134,6 +134,7 @@ typedef struct shm_channel {
     uint64_t lines_sent, bytes_sent, lines_free, bytes_free; /* free: what the peer has consumed, as last seen */
     shm_message_list queue;
     uint64_t offered[SHM_OFFERS]; /* id of the last use of each offer, 0: none */
+    bool is_offered[SHM_OFFERS];  /* a send of this rank still uses it */
     uint64_t long_count;
     /* from the peer */
     shm_channel_head *in;

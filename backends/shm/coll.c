@@ -9,6 +9,9 @@
 #include "internal.h"
 #include <sched.h>
 
+#define YIELD_NS 50000   /* of yielding before a blocking call sleeps */
+#define SLEEP_NS 1000000
+
 /* ---- one rank ---- */
 
 static void run_alone(shm_group *group)
@@ -140,13 +143,14 @@ kith_status shm_coll_run(void *group_, const kith_be_coll *args)
             shm_pause();
             continue;
         }
-        if (polls % 16 != 0 || yielding_since_ns == 0) {
+        /* On a loaded machine one yield can last for milliseconds, so the clock is read after each. */
+        int64_t now = shm_now_ns();
+        if (yielding_since_ns == 0)
+            yielding_since_ns = now;
+        if (now - yielding_since_ns < YIELD_NS)
             sched_yield();
-            if (yielding_since_ns == 0)
-                yielding_since_ns = shm_now_ns();
-        } else if (shm_now_ns() - yielding_since_ns > 50000) {
-            shm_idle(group->instance, 1000000);
-        }
+        else
+            shm_idle(group->instance, SLEEP_NS);
     }
     return group->coll.status;
 }

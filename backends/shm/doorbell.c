@@ -38,6 +38,12 @@ void shm_doorbell_open(shm_instance *instance)
     instance->has_membarrier = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
 }
 
+void shm_heavy_fence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
 static uint32_t *bell_of(shm_group *group, int rank)
 {
     return (uint32_t *)(void *)&group->blocks[rank].doorbell.value;
@@ -69,7 +75,7 @@ static void wait_on(struct wait_entry *entries, unsigned count, int64_t timeout_
             return;
     }
 #endif
-    struct timespec timeout = { 0, (long)timeout_ns };
+    struct timespec timeout = { (time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000) };
     if (count == 1)
         syscall(SYS_futex, (uint32_t *)(uintptr_t)entries[0].address, FUTEX_WAIT, (uint32_t)entries[0].value, &timeout, NULL, 0);
     else
@@ -120,7 +126,7 @@ void shm_idle(void *instance_, int64_t timeout_ns)
         counted[count++] = group;
     }
     if (instance->has_membarrier)
-        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+        shm_heavy_fence();
     if (count > 0 && !has_news(instance))
         wait_on(entries, count, is_short && timeout_ns > SHORT_SLEEP_NS ? SHORT_SLEEP_NS : timeout_ns);
     for (unsigned i = 0; i < count; i++)

@@ -18,7 +18,7 @@
 typedef struct introduction {
     uint64_t process, start_time;
     int64_t pid;
-    int32_t is_oversubscribed, unused;
+    int32_t is_oversubscribed, has_membarrier;
 } introduction;
 
 static bool allocate(shm_group *group)
@@ -27,10 +27,12 @@ static bool allocate(shm_group *group)
     group->peers = calloc(size, sizeof *group->peers);
     group->out = calloc(size, sizeof *group->out);
     group->in = calloc(size, sizeof *group->in);
+    group->far_send = calloc(size, sizeof *group->far_send);
+    group->far_recv = calloc(size, sizeof *group->far_recv);
     group->sources = calloc(size, sizeof *group->sources);
     group->targets = calloc(size, sizeof *group->targets);
-    return group->peers != NULL && group->out != NULL && group->in != NULL && group->sources != NULL &&
-           group->targets != NULL;
+    return group->peers != NULL && group->out != NULL && group->in != NULL && group->far_send != NULL &&
+           group->far_recv != NULL && group->sources != NULL && group->targets != NULL;
 }
 
 static void release(shm_group *group)
@@ -38,6 +40,8 @@ static void release(shm_group *group)
     free(group->peers);
     free(group->out);
     free(group->in);
+    free(group->far_send);
+    free(group->far_recv);
     free(group->sources);
     free(group->targets);
     free(group->scratch);
@@ -46,12 +50,13 @@ static void release(shm_group *group)
 
 static kith_status introduce(shm_group *group, kith_status status)
 {
-    introduction mine = { shm_process_number(), shm_process_start_time(getpid()), getpid(), group->host->spin == 0, 0 };
+    introduction mine = { shm_process_number(), shm_process_start_time(getpid()), getpid(), group->host->spin == 0,
+                          group->instance->has_membarrier };
     introduction *all = calloc((size_t)group->size, sizeof *all);
     if (all == NULL && status == KITH_OK)
         status = group->host->fail(KITH_ERR_NO_MEMORY, "no memory to set up group %s", group->name);
     status = group->host->exchange(group->cookie, status, &mine, sizeof mine, all);
-    group->is_one_process = true;
+    group->is_one_process = group->has_membarrier = true;
     for (int r = 0; status == KITH_OK && r < group->size; r++) {
         shm_peer *peer = &group->peers[r];
         peer->process = all[r].process;
@@ -60,6 +65,7 @@ static kith_status introduce(shm_group *group, kith_status status)
         peer->is_here = all[r].process == mine.process;
         peer->pidfd = -1;
         group->is_one_process = group->is_one_process && peer->is_here;
+        group->has_membarrier = group->has_membarrier && all[r].has_membarrier != 0;
         group->is_oversubscribed = group->is_oversubscribed || all[r].is_oversubscribed != 0;
     }
     free(all);
@@ -115,7 +121,6 @@ kith_status shm_group_create(void *instance_, const kith_be_group_info *info, vo
     if (status != KITH_OK)
         goto unmap_arena;
     shm_peers_watch(group);
-    group->region_next = 1;
     group->next = instance->groups;
     instance->groups = group;
     *group_ = group;
@@ -137,6 +142,7 @@ void shm_group_destroy(void *group_)
         link = &(*link)->next;
     *link = group->next;
     shm_peers_unwatch(group);
+    shm_regions_destroy(group);
     shm_channels_destroy(group);
     shm_unmap(group->arena_nonce, false);
     release(group);

@@ -108,11 +108,16 @@ typedef struct shm_instance {
 } shm_instance;
 
 /* A piece of memory of which every rank of the group has its own part, mapped by all. */
+typedef struct shm_part {
+    unsigned char *base;      /* where it is mapped here */
+    size_t nbytes;
+    uint64_t nonce;
+} shm_part;
+
 typedef struct shm_region {
     uint32_t id;              /* the same on all ranks, from 1 */
     bool is_registered;       /* replaced the caller's pages */
-    unsigned char **bases;    /* [size] where rank r's part is mapped here */
-    size_t *nbytes;           /* [size] */
+    shm_part parts[];         /* [size] */
 } shm_region;
 
 typedef struct shm_peer {
@@ -187,6 +192,8 @@ typedef struct shm_group {
     int rank, size;
     bool is_oversubscribed;  /* more ranks on this host than CPUs; agreed */
     bool is_one_process;
+    bool is_memfd;           /* what its memory is made of */
+    bool has_membarrier;     /* all have it */
     bool has_remote;         /* process_vm_* works between all; agreed */
     bool is_far;             /* slow hand-over between the cores; agreed */
     uint64_t flag_ns;        /* hand-over measured at creation */
@@ -208,14 +215,16 @@ typedef struct shm_group {
     size_t stream_nbytes;    /* buffers from this size on are written with streaming stores */
     shm_coll coll;
     shm_span *out, *in;      /* [size] what I give to, get from rank r */
+    unsigned char **far_send, **far_recv; /* [size] the ranks' buffers: as mapped here, or addresses in their process */
     const void **sources;    /* [size] */
     void **targets;          /* [size] */
     unsigned char *scratch;  /* scratch_nbytes: private, for pieces */
     size_t scratch_nbytes;
 
-    shm_region *regions;
+    shm_region **regions;    /* [region_count], by address of the own part */
     size_t region_count, region_capacity;
-    uint32_t region_next;    /* id of the next; equal on all */
+    shm_region **regions_by_id; /* [region_ids]: id - 1; NULL: freed */
+    uint32_t region_ids;     /* given out so far; equal on all */
 
     struct shm_channels *channels;
     unsigned polls;          /* fruitless tests in a row */
@@ -333,6 +342,19 @@ bool shm_staged_step(shm_group *group);
 void shm_slices_begin(shm_group *group);
 bool shm_slices_step(shm_group *group);
 
+/* choose.c: descriptors first, then one of the paths below. */
+bool shm_choose_applies(const shm_group *group);
+bool shm_choose_step(shm_group *group);
+
+/* direct.c */
+void shm_direct_begin(shm_group *group);
+bool shm_direct_step(shm_group *group);
+/* Around work in other ranks' buffers. False: not allowed any more (coll_cancel). */
+bool shm_touch_begin(shm_group *group);
+void shm_touch_end(shm_group *group);
+/* Forbids it to all ranks and waits until none is at it. */
+void shm_touch_forbid(shm_group *group);
+
 /* ---- coll.c ------------------------------------------------------------------------------------------------------------- */
 
 kith_status shm_coll_start(void *group, const kith_be_coll *args, kith_be_slot *slot);
@@ -385,6 +407,8 @@ void shm_regions_destroy(shm_group *group);
 /* ---- doorbell.c --------------------------------------------------------------------------------------------------------- */
 
 void shm_doorbell_open(shm_instance *instance);
+/* What this thread stored before is seen by, and what it loads after comes after, all running ranks that registered. */
+void shm_heavy_fence(void);
 void shm_doorbell_ring(shm_group *group); /* wakes all sleepers of the group */
 void shm_idle(void *instance, int64_t timeout_ns);
 

@@ -68,6 +68,8 @@ static void deactivate(shm_group *group, shm_message *message)
         group->channels->active = message->next_active;
     if (message->next_active != NULL)
         message->next_active->previous_active = message->previous_active;
+    if (message->state == SHM_MESSAGE_OFFERED && message->index != SHM_NO_OFFER)
+        group->channels->of[message->peer].is_offered[message->index] = false;
 }
 
 static shm_message *find_active(const shm_group *group, int peer, uint64_t id, shm_message_state state)
@@ -103,7 +105,8 @@ static shm_offer *offer_of(shm_group *group, const shm_message *message)
 static uint32_t free_offer(shm_channel *channel)
 {
     for (uint32_t i = 0; i < SHM_OFFERS; i++)
-        if (channel->offered[i] == 0 || shm_load(&channel->out->offers[i].receiver.closed) == channel->offered[i])
+        if (!channel->is_offered[i] && (channel->offered[i] == 0 ||
+                                        shm_load(&channel->out->offers[i].receiver.closed) == channel->offered[i]))
             return i;
     return SHM_NO_OFFER;
 }
@@ -123,6 +126,7 @@ void shm_offer_make(shm_group *group, shm_channel *channel, shm_message *send)
     if (send->index != SHM_NO_OFFER) {
         shm_offer *offer = &channel->out->offers[send->index];
         channel->offered[send->index] = send->id;
+        channel->is_offered[send->index] = true;
         offer->sender.moved = 0;
         __atomic_store_n(&offer->shared.next, 0, __ATOMIC_RELAXED);
         shm_store(&offer->shared.state, state_of(send->id, OFFERED));

@@ -116,8 +116,8 @@ def two_ranks(tools, is_quick):
     drivers += [tools.kith("ucx", 2), tools.floors(2)]
     sizes = QUICK_SIZES if is_quick else SIZES
     modes = ("cold",) if is_quick else ("cold", "back_to_back")
-    return Section("2 ranks", 2, drivers, points(COLLECTIVES + MESSAGES, 2, sizes, modes), 0.62,
-                   budget_ms=15 if is_quick else 60)
+    ops = COLLECTIVES + MESSAGES[:1] if is_quick else COLLECTIVES + MESSAGES
+    return Section("2 ranks", 2, drivers, points(ops, 2, sizes, modes), 0.62, budget_ms=10 if is_quick else 60)
 
 
 def oversubscribed(tools, ranks, is_quick):

@@ -2,7 +2,7 @@
 #
 # Order: round, point, driver. The drivers take turns at one point within about a second, in an order that rotates from round to round. When
 # the class of flag latency changed meanwhile, the point is measured once more at once. A round is not begun after the section's
-# time; one that runs then is cut off if an earlier one is complete.
+# time; one that runs then is cut off, the first one only after twice the time.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import sys
@@ -12,6 +12,7 @@ import samples
 from server import Server, ServerError
 
 LARGE = 16 << 20      # from here on every second round is enough: these points take most of the time
+FIRST_ROUND_SECONDS = 20
 HOPELESS_FLOOR = 1.6  # a floor's variant this much above the best one is not asked again
 HOPELESS_PEER = 5.0   # nor a peer, in the oversubscribed sections
 
@@ -40,7 +41,7 @@ class Runner:
         return servers
 
     def run(self, section, seconds):
-        """Measures until the section's time is used up, but at least one round."""
+        """Measures until the section's time is used up; the first round may take twice as long."""
         spent = self.store.seconds.get(section.name, 0)
         first = self.store.rounds(section.name)
         if spent >= seconds and first > 0:
@@ -61,7 +62,9 @@ class Runner:
 
     def _round(self, section, servers, turn, begin, seconds):
         for point in section.points:
-            if turn > 0 and time.monotonic() - begin > seconds:
+            if time.monotonic() - begin > (seconds if turn > 0 else max(2 * seconds, FIRST_ROUND_SECONDS)):
+                if turn == 0:
+                    self.note(f"{section.name}: out of time before {point.op} of {point.nbytes} B")
                 return False
             if point.nbytes >= LARGE and turn % 2 == 1:
                 continue
@@ -116,10 +119,10 @@ class Runner:
             self._mark(point, [row for row in rows if row["variant"] == "raw"], HOPELESS_PEER)
 
     def _mark(self, point, rows, factor):
-        best = min((row["median_us"] for row in rows), default=0)
-        for row in rows:
-            if row["median_us"] > factor * best:
-                self.hopeless.add((point, samples.contender(row)))
+        for name in {samples.row_class(row) for row in rows} - {None}:
+            alike = [row for row in rows if samples.row_class(row) == name]
+            best = min(row["median_us"] for row in alike)
+            self.hopeless |= {(point, samples.contender(row)) for row in alike if row["median_us"] > factor * best}
 
 
 FLOOR_STAGED = ("cells", "staged", "halves", "flags")

@@ -1,12 +1,16 @@
 /* core/base/config_rows.h - the core's rows of the table of settings: the one place where a tunable is declared.
  *
- * X(name, type, default, valid values (the argument of the type), must_agree, help). Types:
- *   TEXT   anything          NAME  letters, digits, _ and -     BOOL  0 1 no yes off on false true
- *   INT    "min:max"         AUTO  "auto" or "min:max"          CHOICE "one|of|these"; "...|on|off" also takes what
- * BOOL takes NBYTES "min:max", with k, m, g                              ALGO  one name, or collective=name pairs with
- * commas must_agree: kith_init() compares the value over all ranks. Empty is valid where the default is empty. PROCESS
- * rows are read from the environment alone, because they serve the whole process (settings of one context cannot change
- * them).
+ * X(name, type, default, valid values (the argument of the type), must_agree, is_process, help). Types:
+ *   TEXT    anything
+ *   NAME    letters, digits, _ and -
+ *   BOOL    0 1 no yes off on false true
+ *   INT     "min:max"
+ *   AUTO    "auto", or "min:max"
+ *   CHOICE  "one|of|these"; "auto|on|off" also takes what BOOL takes
+ *   NBYTES  "min:max", with k, m, g
+ *   ALGO    one name, or collective=name pairs with commas
+ * Empty is valid where the default is empty. must_agree: kith_init() compares the value over all ranks. is_process: read
+ * from the environment alone, because it serves the whole process (settings of one context cannot change it).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,15 +1,15 @@
 /* core/boot/wire.h - the protocol between the TCP store's server (a thread of rank 0) and its clients (all ranks).
  *
  * 1. The client connects and sends a hello. The server answers with a welcome: a verdict and a text that says why not.
- * The first 16 bytes of both (magic, version) never change between releases, so that different releases can tell each
- * other apart. verdict RETRY: the job that this server belongs to is ending or is another one; the client connects
- * again later.
+ *    The first 16 bytes of both (magic, version) never change between releases, so that different releases can tell
+ *    each other apart. Verdict RETRY: the job that this server belongs to is ending or is another one; the client
+ *    connects again later.
  * 2. The client sends JOIN. From here on the end of the connection without GOODBYE means that the rank died: all other
- * clients get EVENT(RANK_DIED). A connection that ends before JOIN was only a try.
+ *    clients get EVENT(RANK_DIED). A connection that ends before JOIN was only a try.
  * 3. Requests carry an id that the REPLY repeats. A client has one request open at a time; it ends it early with
- * CANCEL, which is always answered: REPLY(TIMEOUT), for a gather with the mask of the missing. The reply to the request
- * may have been on its way: replies with an id that nobody waits for are dropped. CANCEL's own frame carries the id of
- * the request.
+ *    CANCEL, which is always answered: REPLY(TIMEOUT), for a gather with the mask of the missing. The reply to the
+ *    request may have been on its way: replies with an id that nobody waits for are dropped. CANCEL's own frame carries
+ *    the id of the request.
  * 4. EVENT frames come at any time. GOODBYE makes the server close the connection.
  *
  * Frames: a fixed header, then key, then value. Integers are little-endian as the hosts are; the magic reads
@@ -20,7 +20,7 @@
  *     SET       key, value                              -> REPLY(status)
  *     GET       key                                     -> REPLY(status, value)
  *     GATHER    key, a = index, b = count, arg = nbytes of a contribution, value = contribution, then, with
- *               KI_WIRE_HAS_RANKS, count world ranks (int32)  -> REPLY(status, a = dead rank, value)
+ *               KI_WIRE_HAS_RANKS, count world ranks (int32)  -> REPLY(status, dead rank, value)
  *     CANCEL                                            -> REPLY(TIMEOUT, value = mask)
  *     ANNOUNCE  a = kind, arg = value                   no reply; the others get EVENT
  *     EVENT     a = kind, b = rank, arg = value
@@ -35,7 +35,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define KI_WIRE_MAGIC UINT64_C(0x315458484854494b) /* "KITHHXT1" */
+#define KI_WIRE_MAGIC UINT64_C(0x314f54534854494b) /* "KITHSTO1" */
 enum {
     KI_WIRE_VERSION = 1,
     KI_WIRE_SECRET_NBYTES = 256,

@@ -8,7 +8,8 @@
  *   too large          capped at the first value that rounds to infinity, or to the NaN in e4m3, which has no infinity;
  *   NaN                stays a quiet NaN with the sign and, where there is room, the upper payload bits (as F16C does).
  *
- * Widening is exact. Signalling NaNs become quiet, as the hardware conversion makes them; bf16 is a shift and keeps them.
+ * Widening is exact. Signalling NaNs become quiet, as the hardware conversion makes them; bf16 is a shift and keeps
+ * them.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -2,8 +2,8 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "../base/log.h"
 #include "kernels.h"
+#include "../base/log.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,7 @@ static bool is_runnable(const ki_kernels *kernels)
     if (kernels == &ki_kernels_avx512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (kernels == &ki_kernels_avx2)
-        return __builtin_cpu_supports("avx2");
+    if (kernels == &ki_kernels_avx2) return __builtin_cpu_supports("avx2");
 #endif
     return kernels == &ki_kernels_generic;
 }
@@ -34,8 +33,7 @@ const ki_kernels *ki_kernels_at(size_t index)
     __builtin_cpu_init();
 #endif
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (is_runnable(all[i]) && index-- == 0)
-            return all[i];
+        if (is_runnable(all[i]) && index-- == 0) return all[i];
     }
     return NULL;
 }
@@ -44,8 +42,7 @@ static const ki_kernels *find(const char *isa)
 {
     const ki_kernels *kernels;
     for (size_t i = 0; (kernels = ki_kernels_at(i)) != NULL; i++) {
-        if (strcmp(kernels->isa, isa) == 0)
-            return kernels;
+        if (strcmp(kernels->isa, isa) == 0) return kernels;
     }
     return NULL;
 }
@@ -54,12 +51,13 @@ static const ki_kernels *choose(void)
 {
     const ki_kernels *best = ki_kernels_at(0);
     const char *wanted = getenv("KITH_KERNELS");
-    if (wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "auto") == 0)
-        return best;
+    if (wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "auto") == 0) return best;
     const ki_kernels *found = find(wanted);
     if (found == NULL)
-        ki_log(KITH_LOG_WARN, "KITH_KERNELS=%s does not name kernels that run on this CPU; using %s (valid: auto, generic, "
-               "avx2, avx512, as far as the CPU has them)", wanted, best->isa);
+        ki_log(KITH_LOG_WARN,
+               "KITH_KERNELS=%s does not name kernels that run on this CPU; using %s (valid: auto, generic, "
+               "avx2, avx512, as far as the CPU has them)",
+               wanted, best->isa);
     return found != NULL ? found : best;
 }
 
@@ -78,8 +76,7 @@ const ki_kernels *ki_kernels_get(void)
 bool ki_kernels_select(const char *isa)
 {
     const ki_kernels *found = find(isa);
-    if (found != NULL)
-        atomic_store_explicit(&in_use, found, memory_order_relaxed);
+    if (found != NULL) atomic_store_explicit(&in_use, found, memory_order_relaxed);
     return found != NULL;
 }
 

@@ -1,9 +1,9 @@
 /* core/reduce/kernels.h - the inner loops, one table of them for each instruction set.
  *
- * kernels_template.h is the one source; kernels_generic.c, kernels_avx2.c and kernels_avx512.c compile it with different
- * flags (see CMakeLists.txt). All tables give the same bits: each output element is computed by the same chain of IEEE
- * operations, and a NaN that an operator makes or passes on is the one quiet NaN 0x7fc00000 (f64: 0x7ff8...), since
- * which operand's payload survives an addition depends on how a compiler orders its operands.
+ * kernels_template.h is the one source; kernels_generic.c, kernels_avx2.c and kernels_avx512.c compile it with
+ * different flags (see CMakeLists.txt). All tables give the same bits: each output element is computed by the same
+ * chain of IEEE operations, and a NaN that an operator makes or passes on is the one quiet NaN 0x7fc00000 (f64:
+ * 0x7ff8...), since which operand's payload survives an addition depends on how a compiler orders its operands.
  *
  * Pointers may have any alignment. Counts are elements. A destination may be equal to a source.
  *
@@ -28,7 +28,7 @@ typedef void (*ki_nary_fn)(const void *const *src, void *dst, size_t count);
 
 /* The loops of one (dtype, operator). */
 typedef struct ki_kernel {
-    ki_load_fn load;   /* NULL: acc is raw, a copy */
+    ki_load_fn load; /* NULL: acc is raw, a copy */
     ki_combine_fn combine;
     ki_store_fn store; /* NULL: a copy */
     ki_pair_fn pair;
@@ -42,7 +42,7 @@ typedef struct ki_kernel {
 
 typedef struct ki_kernels {
     const char *isa;
-    ki_kernel table[KITH_DTYPE_COUNT][KI_KERNEL_OPS]; /* combine NULL: not defined on this dtype */
+    ki_kernel table[KITH_DTYPE_COUNT][KI_KERNEL_OPS];               /* combine NULL: not defined on this dtype */
     void (*copy_stream)(void *dst, const void *src, size_t nbytes); /* memcpy with streaming stores, not fenced */
     void (*fence)(void);
 } ki_kernels;
@@ -59,7 +59,8 @@ const ki_kernels *ki_kernels_at(size_t index);
 /* The table in use. The first call chooses: KITH_KERNELS if it names one that runs here, else the best. */
 const ki_kernels *ki_kernels_get(void);
 
-/* Makes another table the one in use, for reducers initialised from now on. False when isa cannot run here. For tests. */
+/* Makes another table the one in use, for reducers initialised from now on. False when isa cannot run here. For tests.
+ */
 bool ki_kernels_select(const char *isa);
 
 #endif

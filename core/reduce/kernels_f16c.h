@@ -1,6 +1,6 @@
-/* core/reduce/kernels_f16c.h - f16 with the conversion instructions of F16C, eight elements at a time. The compiler does not
- * find them in the loops of kernels_template.h. The bits are those of convert.h: round to nearest even whatever the
- * thread's rounding mode is, NaNs quiet with their upper payload.
+/* core/reduce/kernels_f16c.h - f16 with the conversion instructions of F16C, eight elements at a time. The compiler
+ * does not find them in the loops of kernels_template.h. The bits are those of convert.h: round to nearest even
+ * whatever the thread's rounding mode is, NaNs quiet with their upper payload.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -32,7 +32,8 @@ static inline f32x8 broadcast_8(f32 x)
     return _mm256_set1_ps(x);
 }
 
-/* The operators of kernels_ops.h. minps and maxps return the right operand unless the left one is strictly less or greater. */
+/* The operators of kernels_ops.h. minps and maxps return the right operand unless the left one is strictly less or
+ * greater. */
 static inline f32x8 canonical_8(f32x8 x, f32x8 is_nan)
 {
     return _mm256_blendv_ps(x, _mm256_set1_ps(__builtin_nanf("")), is_nan);
@@ -65,7 +66,8 @@ static inline f32x8 half_sum_8(f32x8 a, f32x8 b)
     return _mm256_mul_ps(sum_8(a, b), broadcast_8(0.5f));
 }
 
-/* Each loop: VALUE_8 for eight elements, VALUE for the rest. `scalar` is a vector in the first and a number in the second. */
+/* Each loop: VALUE_8 for eight elements, VALUE for the rest. `scalar` is a vector in the first and a number in the
+ * second. */
 #define F16C_PAIR(NAME, PARAMETER, VALUE_8, VALUE)                                                                     \
     static void pair_##NAME(const ki_reducer *self, const void *left, const void *right, void *first, void *second,    \
                             size_t count)                                                                              \
@@ -79,14 +81,12 @@ static inline f32x8 half_sum_8(f32x8 a, f32x8 b)
         for (; count - i >= 8; i += 8) {                                                                               \
             __m128i result = narrow_8(VALUE_8(widen_8(l + i), widen_8(r + i)));                                        \
             store_8(o + i, result);                                                                                    \
-            if (o2 != NULL)                                                                                            \
-                store_8(o2 + i, result);                                                                               \
+            if (o2 != NULL) store_8(o2 + i, result);                                                                   \
         }                                                                                                              \
         for (; i < count; i++) {                                                                                       \
             u16 result = narrow_f16(VALUE(widen_f16(l[i]), widen_f16(r[i])));                                          \
             o[i] = result;                                                                                             \
-            if (o2 != NULL)                                                                                            \
-                o2[i] = result;                                                                                        \
+            if (o2 != NULL) o2[i] = result;                                                                            \
         }                                                                                                              \
     }
 

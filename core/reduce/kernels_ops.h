@@ -1,7 +1,9 @@
-/* core/reduce/kernels_ops.h - operators and conversions on one element, the text that the loops of kernels_template.h repeat.
+/* core/reduce/kernels_ops.h - operators and conversions on one element, the text that the loops of kernels_template.h
+ * repeat.
  *
- * Names are <operator>_<type>. Integer arithmetic is done in unsigned types and wraps. Float operators return the canonical NaN
- * whenever the result is a NaN. min and max return the right operand when both are equal, which decides between -0 and +0.
+ * Names are <operator>_<type>. Integer arithmetic is done in unsigned types and wraps. Float operators return the
+ * canonical NaN whenever the result is a NaN. min and max return the right operand when both are equal, which decides
+ * between -0 and +0.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -39,8 +41,10 @@ MEMORY_TYPE(i128);
 MEMORY_TYPE(f32);
 MEMORY_TYPE(f64);
 
-/* Promises the compiler that iterations do not depend on each other (sources and destinations are equal or disjoint). */
+/* Promises the compiler that iterations do not depend on each other (sources and destinations are equal or disjoint).
+ */
 #ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed" /* not every loop is worth vector code on every instruction set */
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #define UNROLLED INDEPENDENT /* it does so by itself */
 #else

@@ -1,8 +1,8 @@
-/* core/reduce/kernels_stream.h - streaming (non-temporal) stores: they write whole cache lines without reading them first and
- * without displacing others, which pays when the destination is large and not read soon by this core.
+/* core/reduce/kernels_stream.h - streaming (non-temporal) stores: they write whole cache lines without reading them
+ * first and without displacing others, which pays when the destination is large and not read soon by this core.
  *
- * They need aligned addresses: what lies before the first whole line and after the last is stored the ordinary way. Whoever
- * streams calls the table's fence() once before it tells anybody that the data is there.
+ * They need aligned addresses: what lies before the first whole line and after the last is stored the ordinary way.
+ * Whoever streams calls the table's fence() once before it tells anybody that the data is there.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -47,8 +47,7 @@ static void copy_stream(void *dst, const void *src, size_t nbytes)
     unsigned char *d = dst;
     const unsigned char *s = src;
     size_t head = to_line(d);
-    if (head > nbytes)
-        head = nbytes;
+    if (head > nbytes) head = nbytes;
     memcpy(d, s, head);
     size_t done = head;
     for (; nbytes - done >= LINE_NBYTES; done += LINE_NBYTES) {
@@ -58,8 +57,8 @@ static void copy_stream(void *dst, const void *src, size_t nbytes)
     memcpy(d + done, s + done, nbytes - done);
 }
 
-/* sum and avg of two ranks in one pass. Both destinations are whole elements away from a line's begin, and equally far (the
- * caller has looked). The elements outside of whole lines are left to the ordinary loop. */
+/* sum and avg of two ranks in one pass. Both destinations are whole elements away from a line's begin, and equally far
+ * (the caller has looked). The elements outside of whole lines are left to the ordinary loop. */
 #define STREAM_PAIR(NAME, T, BITS, NAN_BITS, FACTOR)                                                                   \
     static inline vector stream_value_##NAME(const T##_mem *left, const T##_mem *right)                                \
     {                                                                                                                  \
@@ -81,8 +80,7 @@ static void copy_stream(void *dst, const void *src, size_t nbytes)
             for (size_t k = 0; k < LINE_NBYTES / sizeof(T); k += sizeof(vector) / sizeof(T)) {                         \
                 vector value = stream_value_##NAME(l + i + k, r + i + k);                                              \
                 STREAM_VECTOR(o + i + k, value);                                                                       \
-                if (o2 != NULL)                                                                                        \
-                    STREAM_VECTOR(o2 + i + k, value);                                                                  \
+                if (o2 != NULL) STREAM_VECTOR(o2 + i + k, value);                                                      \
             }                                                                                                          \
         }                                                                                                              \
         pair_##NAME(self, l + i, r + i, o + i, o2 != NULL ? o2 + i : NULL, count - i);                                 \
@@ -109,6 +107,5 @@ static void copy_stream(void *dst, const void *src, size_t nbytes)
 }
 
 #endif
-
 
 #endif

@@ -1,8 +1,8 @@
-/* core/reduce/kernels_template.h - the loops over kernels_ops.h and the table of them. Included once by each kernels_<isa>.c,
- * which defines KI_TABLE, the name of its table.
+/* core/reduce/kernels_template.h - the loops over kernels_ops.h and the table of them. Included once by each
+ * kernels_<isa>.c, which defines KI_TABLE, the name of its table.
  *
- * The loops are plain C: the compiler makes vector code of them for the instruction set of the file's flags. Only what it
- * cannot do is written by hand (kernels_stream.h, kernels_f16c.h).
+ * The loops are plain C: the compiler makes vector code of them for the instruction set of the file's flags. Only what
+ * it cannot do is written by hand (kernels_stream.h, kernels_f16c.h).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,7 +14,8 @@
 /* For loops with so little work that the loop's own instructions count. */
 #define EACH_OF_MANY(i, count) UNROLLED for (size_t i = 0; i < (count); i++)
 
-/* ---- acc (op) acc -> acc -------------------------------------------------------------------------------------------- */
+/* ---- acc (op) acc -> acc
+ * -------------------------------------------------------------------------------------------- */
 
 #define COMBINE(OP, T)                                                                                                 \
     static void combine_##OP##_##T(const ki_reducer *self, const void *left, const void *right, void *out,             \
@@ -23,13 +24,14 @@
         (void)self;                                                                                                    \
         const T##_mem *l = left, *r = right;                                                                           \
         T##_mem *o = out;                                                                                              \
-        EACH_OF_MANY(i, count) o[i] = OP##_##T(l[i], r[i]);                                                                  \
+        EACH_OF_MANY(i, count) o[i] = OP##_##T(l[i], r[i]);                                                            \
     }
 
-/* ---- raw (op) raw -> raw, one pass: RESULT(x, y) may use what SETUP defines ------------------------------------------ */
+/* ---- raw (op) raw -> raw, one pass: RESULT(x, y) may use what SETUP defines
+ * ------------------------------------------ */
 
 #define PAIR(NAME, T, SETUP, RESULT) PAIR_BY(EACH, NAME, T, SETUP, RESULT)
-#define PAIR_BY(LOOP, NAME, T, SETUP, RESULT)                                                                                   \
+#define PAIR_BY(LOOP, NAME, T, SETUP, RESULT)                                                                          \
     static void pair_##NAME(const ki_reducer *self, const void *left, const void *right, void *first, void *second,    \
                             size_t count)                                                                              \
     {                                                                                                                  \
@@ -49,7 +51,8 @@
         }                                                                                                              \
     }
 
-/* ---- the documented order over 3 to 8 sources, one pass --------------------------------------------------------------- */
+/* ---- the documented order over 3 to 8 sources, one pass
+ * --------------------------------------------------------------- */
 
 #define TREE3(f, v) f(f(v(0), v(1)), v(2))
 #define TREE4(f, v) f(f(v(0), v(1)), f(v(2), v(3)))
@@ -80,12 +83,13 @@
         nary3_##OP##_##T, nary4_##OP##_##T, nary5_##OP##_##T, nary6_##OP##_##T, nary7_##OP##_##T, nary8_##OP##_##T     \
     }
 
-/* ---- operators whose accumulator is the element itself ----------------------------------------------------------------- */
+/* ---- operators whose accumulator is the element itself
+ * ----------------------------------------------------------------- */
 
 #define NOTHING (void)0
 #define DIRECT(OP, T)                                                                                                  \
     COMBINE(OP, T)                                                                                                     \
-    PAIR_BY(EACH_OF_MANY, OP##_##T, T, NOTHING, OP##_##T)                                                                               \
+    PAIR_BY(EACH_OF_MANY, OP##_##T, T, NOTHING, OP##_##T)                                                              \
     NARY(OP, T)
 #define DIRECT_ROW(OP, T, STREAM)                                                                                      \
     {                                                                                                                  \
@@ -122,7 +126,8 @@ DIRECT_SIGNED(i16)
 DIRECT_SIGNED(i32)
 DIRECT_SIGNED(i64)
 
-/* ---- avg and premul_sum of f32 and f64 ------------------------------------------------------------------------------- */
+/* ---- avg and premul_sum of f32 and f64
+ * ------------------------------------------------------------------------------- */
 
 #define LOAD(NAME, RAW, ACC, SETUP, VALUE)                                                                             \
     static void load_##NAME(const ki_reducer *self, const void *raw, void *acc, size_t count)                          \
@@ -164,7 +169,8 @@ FLOAT_AVG_PREMUL(f32)
 FLOAT_AVG_PREMUL(f64)
 STREAM_PAIRS
 
-/* ---- avg and premul_sum of integers ------------------------------------------------------------------------------------ */
+/* ---- avg and premul_sum of integers
+ * ------------------------------------------------------------------------------------ */
 
 #define WIDE_i64(x) ((i64)(x))
 #define WIDE_i128(x) ((i128)(x))
@@ -217,7 +223,8 @@ INTEGER_PREMUL(u16)
 INTEGER_PREMUL(u32)
 INTEGER_PREMUL(u64)
 
-/* ---- small floats: through f32 ------------------------------------------------------------------------------------------- */
+/* ---- small floats: through f32
+ * ------------------------------------------------------------------------------------------- */
 
 /* X: the conversion's name, RAW: its storage. */
 #define SMALL_STEPS(X, RAW)                                                                                            \
@@ -313,8 +320,7 @@ static inline u32 joined_bf16(f32 low, f32 high)
         if (count % 2 == 1) { /* before the words: a destination may be a source */                                    \
             u32 result = RESULT(l[count - 1], r[count - 1]);                                                           \
             o[count - 1] = (u16)result;                                                                                \
-            if (o2 != NULL)                                                                                            \
-                o2[count - 1] = (u16)result;                                                                           \
+            if (o2 != NULL) o2[count - 1] = (u16)result;                                                               \
         }                                                                                                              \
         pair_##OP##_words(self, left, right, first, second, count / 2);                                                \
     }
@@ -333,16 +339,23 @@ BF16_PAIR(max, NOTHING, BF16_MAX)
 BF16_PAIR(avg, NOTHING, BF16_AVG)
 BF16_PAIR(premul, SCALED_SETUP(f32), BF16_SCALED_SUM)
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------ */
+/* ---- the table
+ * ------------------------------------------------------------------------------------------------------------ */
 
 #define FLOAT_ROWS(T)                                                                                                  \
     {                                                                                                                  \
-        [KITH_SUM] = DIRECT_ROW(sum, T, STREAMED(sum_##T)), [KITH_PROD] = DIRECT_ROW(prod, T, NULL),                      \
+        [KITH_SUM] = DIRECT_ROW(sum, T, STREAMED(sum_##T)), [KITH_PROD] = DIRECT_ROW(prod, T, NULL),                   \
         [KITH_MIN] = DIRECT_ROW(min, T, NULL), [KITH_MAX] = DIRECT_ROW(max, T, NULL),                                  \
-        [KITH_AVG] = { NULL,           combine_sum_##T,     store_avg_##T,    pair_avg_##T,                               \
-                       STREAMED(avg_##T), NARY_ROW(sum, T), sizeof(T) },        \
+        [KITH_AVG] = { NULL,     combine_sum_##T, store_avg_##T, pair_avg_##T, STREAMED(avg_##T), NARY_ROW(sum, T),    \
+                       sizeof(T) },                                                                                    \
         [KI_KERNEL_PREMUL] = {                                                                                         \
-            load_premul_##T, combine_sum_##T, NULL, pair_premul_##T, NULL, { NULL }, sizeof(T)                         \
+            load_premul_##T,                                                                                           \
+            combine_sum_##T,                                                                                           \
+            NULL,                                                                                                      \
+            pair_premul_##T,                                                                                           \
+            NULL,                                                                                                      \
+            { NULL },                                                                                                  \
+            sizeof(T)                                                                                                  \
         }                                                                                                              \
     }
 
@@ -353,9 +366,14 @@ BF16_PAIR(premul, SCALED_SETUP(f32), BF16_SCALED_SUM)
         [KITH_MIN] = DIRECT_ROW(min, S, NULL), [KITH_MAX] = DIRECT_ROW(max, S, NULL),                                  \
         [KITH_AVG] = { load_avg_##S, combine_sum_##WIDE, store_avg_##S, pair_avg_##S, NULL, { NULL }, sizeof(WIDE) },  \
         [KITH_BAND] = DIRECT_ROW(band, U, NULL), [KITH_BOR] = DIRECT_ROW(bor, U, NULL),                                \
-        [KITH_BXOR] = DIRECT_ROW(bxor, U, NULL),                                                                       \
-        [KI_KERNEL_PREMUL] = {                                                                                         \
-            load_premul_##U, combine_sum_##U, NULL, pair_premul_##U, NULL, { NULL }, sizeof(U)                         \
+        [KITH_BXOR] = DIRECT_ROW(bxor, U, NULL), [KI_KERNEL_PREMUL] = {                                                \
+            load_premul_##U,                                                                                           \
+            combine_sum_##U,                                                                                           \
+            NULL,                                                                                                      \
+            pair_premul_##U,                                                                                           \
+            NULL,                                                                                                      \
+            { NULL },                                                                                                  \
+            sizeof(U)                                                                                                  \
         }                                                                                                              \
     }
 
@@ -366,10 +384,16 @@ BF16_PAIR(premul, SCALED_SETUP(f32), BF16_SCALED_SUM)
 #define SMALL_ROWS(X)                                                                                                  \
     {                                                                                                                  \
         [KITH_SUM] = SMALL_ROW(X, sum), [KITH_PROD] = SMALL_ROW(X, prod), [KITH_MIN] = SMALL_ROW(X, min),              \
-        [KITH_MAX] = SMALL_ROW(X, max),                                                                                \
-        [KITH_AVG] = { load_##X, combine_sum_f32, store_avg_##X, pair_avg_##X, NULL, { NULL }, sizeof(f32) },          \
+        [KITH_MAX] = SMALL_ROW(X, max), [KITH_AVG] = { load_##X, combine_sum_f32, store_avg_##X, pair_avg_##X,         \
+                                                       NULL,     { NULL },        sizeof(f32) },                       \
         [KI_KERNEL_PREMUL] = {                                                                                         \
-            load_premul_##X, combine_sum_f32, store_##X, pair_premul_##X, NULL, { NULL }, sizeof(f32)                  \
+            load_premul_##X,                                                                                           \
+            combine_sum_f32,                                                                                           \
+            store_##X,                                                                                                 \
+            pair_premul_##X,                                                                                           \
+            NULL,                                                                                                      \
+            { NULL },                                                                                                  \
+            sizeof(f32)                                                                                                \
         }                                                                                                              \
     }
 

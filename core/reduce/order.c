@@ -1,8 +1,9 @@
 /* core/reduce/order.c - the tree of kith/coll.h as a stack program.
  *
- * span() is the rule: of n items, with q the largest power of two <= n and e = n - q, the 2e lowest are merged in pairs, and
- * the q values that result by a balanced tree over neighbours. Items are ranks, or hosts whose value is the span over
- * their ranks. Programs are written left operand first, so merging the two top entries keeps the order of operands.
+ * span() is the rule: of n items, with q the largest power of two <= n and e = n - q, the 2e lowest are merged in
+ * pairs, and the q values that result by a balanced tree over neighbours. Items are ranks, or hosts whose value is the
+ * span over their ranks. Programs are written left operand first, so merging the two top entries keeps the order of
+ * operands.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -58,13 +59,13 @@ static int program_depth(const int *program, int length)
     int depth = 0, most = 0;
     for (int i = 0; i < length; i++) {
         depth += program[i] >= 0 ? 1 : -1;
-        if (depth > most)
-            most = depth;
+        if (depth > most) most = depth;
     }
     return most;
 }
 
-/* Sorts ranks by host. work: [3 * size + 1]: ranks, first (hosts + 1), host of each rank. Returns the number of hosts. */
+/* Sorts ranks by host. work: [3 * size + 1]: ranks, first (hosts + 1), host of each rank. Returns the number of hosts.
+ */
 static int sort_by_host(int size, const int *node_of, int *ranks, int *first, int *host_of)
 {
     int hosts = 0;
@@ -72,16 +73,14 @@ static int sort_by_host(int size, const int *node_of, int *ranks, int *first, in
         int h = 0;
         while (h < hosts && first[h] != node_of[r])
             h++;
-        if (h == hosts)
-            first[hosts++] = node_of[r];
+        if (h == hosts) first[hosts++] = node_of[r];
         host_of[r] = h;
     }
     int count = 0;
     for (int h = 0; h < hosts; h++) {
         first[h] = count;
         for (int r = 0; r < size; r++) {
-            if (host_of[r] == h)
-                ranks[count++] = r;
+            if (host_of[r] == h) ranks[count++] = r;
         }
     }
     first[hosts] = count;
@@ -130,8 +129,7 @@ kith_status ki_order_create(int size, const int *node_of, ki_order *order)
 
 void ki_order_destroy(ki_order *order)
 {
-    if (order == NULL)
-        return;
+    if (order == NULL) return;
     kith_allocator allocator;
     ki_allocator_init(&allocator, NULL);
     ki_free(&allocator, order->program);

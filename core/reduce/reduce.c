@@ -1,4 +1,5 @@
-/* core/reduce/reduce.c - a reduction over all contributions: which loop runs, and the evaluation of any order in blocks.
+/* core/reduce/reduce.c - a reduction over all contributions: which loop runs, and the evaluation of any order in
+ * blocks.
  *
  * Three ways to the same bits, fastest first:
  *   1. two ranks: one pass over both contributions (kernel->pair);
@@ -6,9 +7,9 @@
  *   3. everything else: the order's stack program over blocks that stay in the first-level cache. A stack entry is a
  *      contribution itself where loading is a copy, else a slot of the scratch memory.
  *
- * Scratch memory is a fixed array on the stack: nothing is allocated, and blocks get shorter as the program needs more slots.
- * A destination may be a source: the results of a block are written after the last contribution to it was read, or
- * element by element in the last operation.
+ * Scratch memory is a fixed array on the stack: nothing is allocated, and blocks get shorter as the program needs more
+ * slots. A destination may be a source: the results of a block are written after the last contribution to it was read,
+ * or element by element in the last operation.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -28,8 +29,7 @@ static void user_combine(const ki_reducer *self, const void *left, const void *r
     const ki_op *op = self->op;
     size_t nbytes = self->base.nbytes;
     if (out != left) {
-        if (out != right)
-            memcpy(out, right, count * nbytes);
+        if (out != right) memcpy(out, right, count * nbytes);
         op->fn(left, out, count, self->dtype, op->arg);
         return;
     }
@@ -47,8 +47,7 @@ static void user_pair(const ki_reducer *self, const void *left, const void *righ
                       size_t count)
 {
     user_combine(self, left, right, first, count);
-    if (second != NULL)
-        memcpy(second, first, count * self->base.nbytes);
+    if (second != NULL) memcpy(second, first, count * self->base.nbytes);
 }
 
 #define USER_KERNEL(nbytes)                                                                                            \
@@ -78,8 +77,8 @@ static inline const void *at(const void *base, size_t nbytes)
     return (const unsigned char *)base + nbytes;
 }
 
-/* Runs the order's program over count elements from begin on. last: where the last merge shall write, NULL for a slot of
- * the scratch memory. Returns where the result stands. */
+/* Runs the order's program over count elements from begin on. last: where the last merge shall write, NULL for a slot
+ * of the scratch memory. Returns where the result stands. */
 static const void *run_program(const block_job *job, size_t begin, size_t count, void *last)
 {
     const ki_reducer *self = job->self;
@@ -91,15 +90,13 @@ static const void *run_program(const block_job *job, size_t begin, size_t count,
         if (rank >= 0) {
             const void *raw = at(job->src[rank], begin * self->base.nbytes);
             void *slot = job->scratch + (size_t)top * job->slot_nbytes;
-            if (self->kernel->load != NULL)
-                self->kernel->load(self, raw, slot, count);
+            if (self->kernel->load != NULL) self->kernel->load(self, raw, slot, count);
             stack[top++] = self->kernel->load != NULL ? slot : raw;
             continue;
         }
         top--;
         void *out = job->scratch + (size_t)(top - 1) * job->slot_nbytes;
-        if (last != NULL && i == order->length - 1)
-            out = last;
+        if (last != NULL && i == order->length - 1) out = last;
         self->kernel->combine(self, stack[top - 1], stack[top], out, count);
         stack[top - 1] = out;
     }
@@ -149,8 +146,7 @@ static void reduce_blocks(const ki_reducer *self, const void *const *src, int sr
     size_t nbytes = self->base.nbytes;
     size_t slots = (src_count > 2 ? (size_t)self->order->depth : 1) + 1;
     size_t slot_nbytes = SCRATCH_NBYTES / slots / 64 * 64;
-    if (slot_nbytes > SLOT_NBYTES_MOST)
-        slot_nbytes = SLOT_NBYTES_MOST;
+    if (slot_nbytes > SLOT_NBYTES_MOST) slot_nbytes = SLOT_NBYTES_MOST;
     size_t most = slot_nbytes / (self->kernel->acc_nbytes > nbytes ? self->kernel->acc_nbytes : nbytes);
     block_job job = { self, src, src_count, slot_nbytes, scratch + slot_nbytes };
     for (size_t begin = 0, some; begin < count; begin += some) {
@@ -165,8 +161,7 @@ static void reduce_blocks(const ki_reducer *self, const void *const *src, int sr
                 memcpy(other, first, some * nbytes);
         }
     }
-    if (is_streaming)
-        self->kernels->fence();
+    if (is_streaming) self->kernels->fence();
 }
 
 /* Whole elements lead to the begin of a cache line, as many in each destination. Else results go through a block. */
@@ -194,16 +189,14 @@ static void reduce(const kith_be_reducer *base, const void *const *src, int src_
             return;
         }
     }
-    if (dst_count > 0 && count > 0)
-        reduce_blocks(self, src, src_count, dst, dst_count, count, is_streaming);
+    if (dst_count > 0 && count > 0) reduce_blocks(self, src, src_count, dst, dst_count, count, is_streaming);
 }
 
 /* ---- what algorithms use ---- */
 
 static void copy_raw(const ki_reducer *self, const void *from, void *to, size_t count)
 {
-    if (from != to && count > 0)
-        memmove(to, from, count * self->base.nbytes);
+    if (from != to && count > 0) memmove(to, from, count * self->base.nbytes);
 }
 
 /* A whole number that passed ki_op_check() as the bits of a 64-bit integer. */
@@ -221,12 +214,13 @@ void ki_reducer_init(ki_reducer *reducer, kith_dtype dtype, const ki_op *op, con
 {
     const ki_kernels *kernels = ki_kernels_get();
     size_t nbytes = kith_dtype_nbytes(dtype);
-    const ki_kernel *kernel = op->builtin == KI_OP_USER ? user_kernel(nbytes)
-                              : op->builtin == KI_OP_PREMUL_SUM
-                                  ? &kernels->table[dtype][KI_KERNEL_PREMUL]
-                                  : &kernels->table[dtype][op->builtin];
+    const ki_kernel *kernel = op->builtin == KI_OP_USER         ? user_kernel(nbytes)
+                              : op->builtin == KI_OP_PREMUL_SUM ? &kernels->table[dtype][KI_KERNEL_PREMUL]
+                                                                : &kernels->table[dtype][op->builtin];
     *reducer = (ki_reducer){
-        .base = { .reduce = reduce, .nbytes = nbytes, .is_commutative = op->builtin != KI_OP_USER || op->is_commutative },
+        .base = { .reduce = reduce,
+                  .nbytes = nbytes,
+                  .is_commutative = op->builtin != KI_OP_USER || op->is_commutative },
         .acc_nbytes = kernel->acc_nbytes,
         .is_identity = kernel->load == NULL && kernel->store == NULL,
         .load = kernel->load != NULL ? kernel->load : copy_raw,
@@ -240,8 +234,7 @@ void ki_reducer_init(ki_reducer *reducer, kith_dtype dtype, const ki_op *op, con
     };
     if (op->builtin == KI_OP_PREMUL_SUM) {
         reducer->base.scalar = op->scalar;
-        if (!is_float(dtype))
-            reducer->base.int_scalar = scalar_bits(op->scalar);
+        if (!is_float(dtype)) reducer->base.int_scalar = scalar_bits(op->scalar);
     }
 }
 
@@ -257,17 +250,16 @@ static bool holds(kith_dtype dtype, double scalar)
 kith_status ki_op_check(const ki_op *op, kith_dtype dtype)
 {
     if (kith_dtype_nbytes(dtype) == 0)
-        return ki_fail(KITH_ERR_INVALID_ARG, "dtype %d is unknown; valid are 0 to %d", (int)dtype, KITH_DTYPE_COUNT - 1);
+        return ki_fail(KITH_ERR_INVALID_ARG, "dtype %d is unknown; valid are 0 to %d", (int)dtype,
+                       KITH_DTYPE_COUNT - 1);
     if (op->builtin == KI_OP_USER)
         return op->fn != NULL ? KITH_OK : ki_fail(KITH_ERR_INVALID_ARG, "operator %s has no function", op->name);
     if (op->builtin == KI_OP_PREMUL_SUM) {
-        if (is_float(dtype) || holds(dtype, op->scalar))
-            return KITH_OK;
+        if (is_float(dtype) || holds(dtype, op->scalar)) return KITH_OK;
         return ki_fail(KITH_ERR_INVALID_ARG, "premul_sum of %s needs a whole scalar that %s holds, not %.17g",
                        kith_dtype_name(dtype), kith_dtype_name(dtype), op->scalar);
     }
-    if (kith_op_is_defined(op->builtin, dtype))
-        return KITH_OK;
+    if (kith_op_is_defined(op->builtin, dtype)) return KITH_OK;
     if (op->builtin < 0 || op->builtin >= KITH_OP_BUILTIN_COUNT)
         return ki_fail(KITH_ERR_INVALID_ARG, "operator %d is unknown", op->builtin);
     return ki_fail(KITH_ERR_INVALID_ARG, "operator %s is not defined on %s: it needs an integer dtype", op->name,

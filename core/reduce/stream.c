@@ -21,8 +21,7 @@ void ki_set_stream_threshold(size_t nbytes)
 
 void ki_copy_stream(void *dst, const void *src, size_t nbytes)
 {
-    if (nbytes == 0 || dst == src)
-        return;
+    if (nbytes == 0 || dst == src) return;
     if (nbytes < ki_stream_threshold()) {
         memcpy(dst, src, nbytes);
         return;

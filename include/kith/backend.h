@@ -1,24 +1,27 @@
 /* kith/backend.h - what a backend is: one table of functions, found by one versioned symbol.
  *
- * A backend moves bytes between the ranks of a group. send/recv is enough: every collective then comes from the library's
- * own algorithms. A backend that knows better starts collectives itself (coll_start) and says which in query().
+ * A backend moves bytes between the ranks of a group. send/recv is enough: every collective then comes from the
+ * library's own algorithms. A backend that knows better starts collectives itself (coll_start) and says which in
+ * query().
  *
  * A loadable module is a shared object named libkith_<name>.so (or libkith_<name>_<variant>.so) in the library's module
  * folder or in a folder of KITH_BACKEND_PATH (colon-separated). It exports
  *
  *     const kith_backend *kith_backend_v1(void);
  *
- * and links to nothing of the library: what it needs is handed in as function pointers (kith_be_host). Opening a module must
- * have no side effects; whether it can be used here is asked through available().
+ * and links to nothing of the library: what it needs is handed in as function pointers (kith_be_host). Opening a
+ * module must have no side effects; whether it can be used here is asked through available().
  *
- * Statuses: a slot returns KITH_OK or a negative status after calling host->fail() with one sentence. Progress never blocks.
+ * Statuses: a slot returns KITH_OK or a negative status after calling host->fail() with one sentence. Progress never
+ * blocks.
  *
  * Threads: all calls for one kith_be instance come from one thread at a time, except group_abort(), which may come from
  * any thread. Different instances (ranks as threads) are called concurrently.
  *
- * Completion: a slot (kith_be_slot) is the backend's storage for one operation, provided by the core, zeroed before start,
- * at a fixed address until the operation ended or was cancelled. The descriptors (kith_be_coll, kith_be_msg) and the
- * arrays they point to stay valid just as long. start may complete the operation at once: the first test then says so.
+ * Completion: a slot (kith_be_slot) is the backend's storage for one operation, provided by the core, zeroed before
+ * start, at a fixed address until the operation ended or was cancelled. The descriptors (kith_be_coll, kith_be_msg)
+ * and the arrays they point to stay valid just as long. start may complete the operation at once: the first test then
+ * says so.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -42,9 +45,10 @@ extern "C" {
 /* One operator on one dtype, with its order of combination. Made by the core for each operation; read-only. */
 typedef struct kith_be_reducer kith_be_reducer;
 struct kith_be_reducer {
-    /* dst[k][i] = the reduction of src[0][i] .. src[src_count-1][i], for every k < dst_count and i < count: loads, combines
-     * in the documented order over src_count ranks, divides for avg, rounds once. src[r] is rank r's contribution in the
-     * user's dtype. src_count is the group's size. A dst may be equal to a src; other overlap is not allowed. */
+    /* dst[k][i] = the reduction of src[0][i] .. src[src_count-1][i], for every k < dst_count and i < count: loads,
+     * combines in the documented order over src_count ranks, divides for avg, rounds once. src[r] is rank r's
+     * contribution in the user's dtype. src_count is the group's size. A dst may be equal to a src; other overlap is
+     * not allowed. */
     void (*reduce)(const kith_be_reducer *self, const void *const *src, int src_count, void *const *dst, int dst_count,
                    size_t count, unsigned flags);
     size_t nbytes;           /* of one element of the user's dtype */
@@ -77,8 +81,8 @@ typedef struct kith_be_host {
     void *(*alloc)(void *cookie, size_t nbytes, size_t alignment); /* NULL on failure */
     void (*free)(void *cookie, void *ptr);
 
-    /* Value of a setting ("shm_cma" for KITH_SHM_CMA; options before environment before default_value); the backend's own
-     * settings are declared in kith_backend.settings. */
+    /* Value of a setting ("shm_cma" for KITH_SHM_CMA; options before environment before default_value); the backend's
+     * own settings are declared in kith_backend.settings. */
     const char *(*setting)(void *cookie, const char *name, const char *default_value);
 
     /* One more fact that must be equal on all members of a group being created: only inside group_create(). */
@@ -90,13 +94,15 @@ typedef struct kith_be_host {
      * kith_be_group_info. */
     kith_status (*exchange)(void *group_cookie, kith_status mine, const void *in, size_t nbytes, void *out);
 
-    /* A peer of a group was found dead (group rank), or the transport failed (-1). The core ends the group's requests. */
+    /* A peer of a group was found dead (group rank), or the transport failed (-1). The core ends the group's
+     * requests. */
     void (*peer_failed)(void *group_cookie, int peer, const char *why);
 
     uint64_t job_id; /* the same on all ranks, different between jobs */
 } kith_be_host;
 
-/* What a group is, given to group_create(). Valid during the call, except for the arrays, which live as long as the group. */
+/* What a group is, given to group_create(). Valid during the call, except for the arrays, which live as long as the
+ * group. */
 typedef struct kith_be_group_info {
     size_t struct_size;
     void *cookie;             /* for exchange() and peer_failed() */
@@ -108,7 +114,8 @@ typedef struct kith_be_group_info {
     int is_one_node;
 } kith_be_group_info;
 
-/* ---- operations ---------------------------------------------------------------------------------------------------- */
+/* ---- operations
+ * ---------------------------------------------------------------------------------------------------- */
 
 typedef struct kith_be_slot {
     uint64_t words[32];
@@ -131,8 +138,8 @@ typedef struct kith_be_coll {
     uint64_t sequence;        /* of this collective on its group, from 0, the same on all ranks */
 } kith_be_coll;
 
-/* A message. tag: 64 bits, matched exactly; the core keeps the tags of groups' collectives and users apart, the backend keeps
- * groups apart. Messages with the same sender, receiver, group and tag must match in order. */
+/* A message. tag: 64 bits, matched exactly; the core keeps the tags of groups' collectives and users apart, the
+ * backend keeps groups apart. Messages with the same sender, receiver, group and tag must match in order. */
 typedef struct kith_be_msg {
     int peer;                 /* group rank, may be the own */
     uint64_t tag;
@@ -140,8 +147,8 @@ typedef struct kith_be_msg {
     size_t nbytes;            /* of the message, or the most that is received */
 } kith_be_msg;
 
-/* Question of query(): can coll_start() run this? Pure; asked at group creation and by kith_coll_query(); the answer must be
- * the same on all members. */
+/* Question of query(): can coll_start() run this? Pure; asked at group creation and by kith_coll_query(); the answer
+ * must be the same on all members. */
 typedef struct kith_be_query {
     kith_coll_kind kind;
     kith_dtype dtype;
@@ -163,7 +170,8 @@ typedef struct kith_be_setting {
     int must_agree;           /* 1: compared over all ranks at kith_init() */
 } kith_be_setting;
 
-/* ---- the table ------------------------------------------------------------------------------------------------------- */
+/* ---- the table
+ * ------------------------------------------------------------------------------------------------------- */
 
 typedef struct kith_backend {
     uint32_t abi;             /* KITH_BACKEND_ABI */
@@ -173,12 +181,12 @@ typedef struct kith_backend {
     const char *version;      /* of the library behind it; NULL until known */
     const kith_be_setting *settings; /* ends with name NULL; may be NULL */
 
-    /* Can this process use it? KITH_OK, or KITH_ERR_UNSUPPORTED with one line in reason. Cheap, no lasting side effects. On
-     * success reason may tell the version or transports. */
+    /* Can this process use it? KITH_OK, or KITH_ERR_UNSUPPORTED with one line in reason. Cheap, no lasting side
+     * effects. On success reason may tell the version or transports. */
     kith_status (*available)(char *reason, size_t reason_nbytes);
 
-    /* Optional: the process was started by, or has initialised, something that knows rank and size (MPI). May initialise it
-     * when may_init. KITH_ERR_UNSUPPORTED when it does not know. */
+    /* Optional: the process was started by, or has initialised, something that knows rank and size (MPI). May
+     * initialise it when may_init. KITH_ERR_UNSUPPORTED when it does not know. */
     kith_status (*launch)(int may_init, int *rank, int *size);
     /* Optional, with launch: every rank gets rank 0's bytes. Collective over all ranks, blocks. */
     kith_status (*launch_broadcast)(void *buffer, size_t nbytes);
@@ -187,8 +195,8 @@ typedef struct kith_backend {
     kith_status (*open)(const kith_be_host *host, void **be);
     void (*close)(void *be);
 
-    /* Collective over the members; may block in host->exchange(). On failure nothing is left behind here; the core agrees on
-     * the status with the other members afterwards and destroys what some of them had made. */
+    /* Collective over the members; may block in host->exchange(). On failure nothing is left behind here; the core
+     * agrees on the status with the other members afterwards and destroys what some of them had made. */
     kith_status (*group_create)(void *be, const kith_be_group_info *info, void **group);
     /* Local. No operation is active. */
     void (*group_destroy)(void *group);
@@ -203,15 +211,15 @@ typedef struct kith_backend {
     /* Optional: start and complete in one blocking call; used when nothing else is pending and no deadline is set. Not
      * for deadlines: it need not return when a peer never comes. */
     kith_status (*coll_run)(void *group, const kith_be_coll *coll);
-    /* Ends an operation early: when it returns, the caller's buffers are not touched again by anybody. The group is not used for
-     * further collectives. */
+    /* Ends an operation early: when it returns, the caller's buffers are not touched again by anybody. The group is
+     * not used for further collectives. */
     void (*coll_cancel)(void *group, kith_be_slot *slot);
     /* Optional: marks is_missing[r] = 1 for group ranks that have not come to the operation yet. */
     void (*coll_missing)(void *group, kith_be_slot *slot, unsigned char *is_missing);
 
-    /* Messages. Any number may be active. nbytes: what a receive took. A message longer than the receive's buffer: the receive
-     * ends with KITH_ERR_TRUNCATED, later messages are intact. Cancel of a receive or of a send that the peer has not matched
-     * takes it back; buffers are not touched afterwards. */
+    /* Messages. Any number may be active. nbytes: what a receive took. A message longer than the receive's buffer:
+     * the receive ends with KITH_ERR_TRUNCATED, later messages are intact. Cancel of a receive or of a send that the
+     * peer has not matched takes it back; buffers are not touched afterwards. */
     kith_status (*send_start)(void *group, const kith_be_msg *msg, kith_be_slot *slot);
     kith_status (*recv_start)(void *group, const kith_be_msg *msg, kith_be_slot *slot);
     kith_status (*msg_test)(void *group, kith_be_slot *slot, int *is_done, size_t *nbytes);
@@ -220,7 +228,8 @@ typedef struct kith_backend {
     /* Advances everything of the instance a little. Optional when the tests do it. */
     void (*progress)(void *be);
 
-    /* Sent data that the peers may still need from this process (kith_finalize drains): 1 when there is none. Optional. */
+    /* Sent data that the peers may still need from this process (kith_finalize drains): 1 when there is none.
+     * Optional. */
     int (*is_drained)(void *be);
 
     /* Optional: mapped memory. Collective over the group; use host->exchange(). */

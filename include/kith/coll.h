@@ -8,17 +8,20 @@
  *   kith_X_start(..., &request)      returns at once; see kith/request.h;
  *   kith_coll_init(group, &args, &request)   a persistent request for repeated use of the same arguments.
  *
- * Counts are elements of dtype, 64-bit; zero is legal and still matches. In place is pointer equality: send == recv, for
- * gather-like operations send == the rank's own slot of recv, for scatter-like operations recv == the own slot of send.
- * Any other overlap of send and recv is KITH_ERR_INVALID_ARG. Buffers that an operation does not use on a rank may be NULL.
+ * Counts are elements of dtype, 64-bit; zero is legal and still matches. In place is pointer equality: send == recv,
+ * for gather-like operations send == the rank's own slot of recv, for scatter-like operations recv == the own slot of
+ * send. Any other overlap of send and recv is KITH_ERR_INVALID_ARG. Buffers that an operation does not use on a rank
+ * may be NULL.
  *
  * Order of reduction. Let q be the largest power of two <= p and e = p - q. The 2e lowest ranks are combined in pairs
- * (0,1), (2,3), ...; the q values that result, in rank order, are combined by a balanced binary tree over neighbours:
+ * (0,1), (2,3), ..., the other ranks stand alone; the q values that result, in rank order, are combined by a balanced
+ * binary tree over neighbours:
  *     p = 2: 0+1          p = 4: (0+1)+(2+3)          p = 3: (0+1)+2          p = 5: ((0+1)+2)+(3+4)
  * On a group that spans hosts with a hierarchical plan the rule holds among the ranks of each host, then among hosts by
  * lowest rank. The order depends on nothing else: not on the message size, alignment, position in the message, in-place
  * use or algorithm, so equal rows give equal bits. All ranks get the same bits. `kith info --algorithms` marks the
- * algorithms that follow it; only these are chosen unless deterministic = 0 is set or the backend's own collective is.
+ * algorithms that follow it. The setting "deterministic" says what may be chosen: auto (default): these, or the
+ * backend's own collective; on: only what follows the order; off: anything.
  *
  * Errors that one can act on: KITH_ERR_INVALID_ARG (argument named in the detail; local, nothing was sent),
  * KITH_ERR_UNSUPPORTED (backend cannot do it; the same on all ranks, before anything is sent), KITH_ERR_TIMEOUT,
@@ -101,8 +104,8 @@ KITH_API kith_status kith_gather(kith_group *group, const void *send, void *recv
 KITH_API kith_status kith_scatter(kith_group *group, const void *send, void *recv, size_t recv_count, kith_dtype dtype,
                                   int root);
 
-/* As gather with counts of their own: rank r gives send_count elements; on root counts[r] must be the same number
- * (counts, displs: [size], used on root; displs NULL: one after the other). */
+/* As gather with counts of their own: rank r gives send_count elements; on root recv_counts[r] must be the same number
+ * (recv_counts, displs: [size], used on root; displs NULL: one after the other). */
 KITH_API kith_status kith_gather_v(kith_group *group, const void *send, size_t send_count, void *recv,
                                    const size_t *recv_counts, const size_t *displs, kith_dtype dtype, int root);
 
@@ -110,12 +113,14 @@ KITH_API kith_status kith_gather_v(kith_group *group, const void *send, size_t s
 KITH_API kith_status kith_scatter_v(kith_group *group, const void *send, const size_t *send_counts,
                                     const size_t *displs, void *recv, size_t recv_count, kith_dtype dtype, int root);
 
-/* Block j of send goes to rank j and arrives as block r of its recv. send, recv: [size * count]. In place: send == recv. */
+/* Block j of send goes to rank j and arrives as block r of its recv. send, recv: [size * count]. In place: send ==
+ * recv. */
 KITH_API kith_status kith_all_to_all(kith_group *group, const void *send, void *recv, size_t count, kith_dtype dtype);
 
 /* send_counts[j] elements from send + send_displs[j] go to rank j, which takes them as its recv_counts[r] elements at
- * recv_displs[r]. All arrays: [size]; displs NULL: one after the other. A pair whose two counts differ is KITH_ERR_MISMATCH
- * in check mode, else KITH_ERR_TRUNCATED or a deadline. In place is not supported (KITH_ERR_INVALID_ARG). */
+ * recv_displs[r]. All arrays: [size]; displs NULL: one after the other. A pair whose two counts differ is
+ * KITH_ERR_MISMATCH in check mode, else KITH_ERR_TRUNCATED or a deadline. In place is not supported
+ * (KITH_ERR_INVALID_ARG). */
 KITH_API kith_status kith_all_to_all_v(kith_group *group, const void *send, const size_t *send_counts,
                                        const size_t *send_displs, void *recv, const size_t *recv_counts,
                                        const size_t *recv_displs, kith_dtype dtype);
@@ -182,8 +187,8 @@ KITH_API kith_status kith_coll_start(kith_group *group, const kith_coll_args *ar
  * kith_request_free(). */
 KITH_API kith_status kith_coll_init(kith_group *group, const kith_coll_args *args, kith_request **request);
 
-/* Asks, without communicating, whether group can run this operation on host memory: KITH_OK, or KITH_ERR_UNSUPPORTED with the
- * reason in the detail. The answer is the same on all ranks and does not change while the group lives. */
+/* Asks, without communicating, whether group can run this operation on host memory: KITH_OK, or KITH_ERR_UNSUPPORTED
+ * with the reason in the detail. The answer is the same on all ranks and does not change while the group lives. */
 KITH_API kith_status kith_coll_query(kith_group *group, kith_coll_kind kind, kith_dtype dtype, kith_op op);
 
 /* Name of the algorithm that would run for this operation, and whether it follows the documented order of reduction.

@@ -14,19 +14,21 @@
  *   5. PMI_RANK, PMI_SIZE (MPICH's mpiexec; srun with PMI);
  *   6. SLURM_PROCID, SLURM_NTASKS, when both and SLURM_STEP_ID are set (srun);
  *   7. an MPI that the process has initialised (the mpi backend module asks it);
- *   8. alone: rank 0 of 1.
+ *   8. alone: rank 0 of 1 - also when a launcher was not recognised, which the log tells at level info.
  * Where the ranks meet (the store), the first that applies: options.store; KITH_STORE; MASTER_ADDR and MASTER_PORT;
- * the initialised MPI; for Open MPI, MPICH and Slurm launches on one host a file in the temporary directory named by the
- * job's id; a store of its own for a single rank. More than one host without any of these is KITH_ERR_INVALID_ARG.
+ * the initialised MPI; for Open MPI, MPICH and Slurm launches on one host a file in the temporary directory named by
+ * the job's id; a store of its own for a single rank. More than one host without any of these is
+ * KITH_ERR_INVALID_ARG.
  *
  * Stores:
- *   tcp://host:port      rank 0 listens on exactly this address (name, IPv4, or [IPv6]); the others connect. Port 0 is for
- *                        rank 0 alone together with "file": tcp://host:0?file=/path writes the chosen port there.
+ *   tcp://host:port      rank 0 listens on exactly this address (name, IPv4, or [IPv6]); the others connect.
+ *   tcp://host:0?file=/path   rank 0 takes a free port and writes it to the file; the others read it there.
  *   file:///path         a file on a file system that all ranks share (created; removed by kith_finalize()).
  *   inproc://name        ranks that are threads of this process.
  *
  * Threads: a context and all that hangs off it is used by one thread at a time; different contexts may be used by
- * different threads at once, also as ranks of one job. kith_group_abort() and kith_error_detail() are free of that rule.
+ * different threads at once, also as ranks of one job. kith_group_abort() and kith_error_detail() are free of that
+ * rule.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -67,7 +69,7 @@ typedef struct kith_init_options {
     const char *backend;             /* "auto" (default), "shm", "ucx", "mpi", or a plugin's name */
     const char *store;               /* see above */
     const char *secret;              /* shared secret of the TCP store; default KITH_SECRET, else none */
-    int64_t timeout_ms;              /* default deadline of every wait; 0: KITH_TIMEOUT_MS, which defaults to none */
+    int64_t timeout_ms;              /* default deadline of every wait; negative: none; 0: KITH_TIMEOUT_MS (none) */
     int64_t connect_timeout_ms;      /* deadline of kith_init and of group creation; 0: KITH_CONNECT_TIMEOUT_MS (30 s) */
     const kith_setting *settings;    /* override the environment */
     size_t setting_count;
@@ -77,18 +79,19 @@ typedef struct kith_init_options {
 #define KITH_INIT_OPTIONS_INIT { sizeof(kith_init_options), 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, NULL, 0, NULL }
 
 /* Joins. Collective over all ranks of the job; blocks until all have come or the connect deadline passes.
- * options may be NULL. On failure all ranks that came get the same status, *ctx is not written, and the detail says which
- * ranks are missing or what was tried. Settings that must agree between ranks are compared here: KITH_ERR_MISMATCH names
- * the first that differs. Owner of *ctx: the caller, until kith_finalize(). */
+ * options may be NULL. On failure all ranks that came get the same status, *ctx is not written, and the detail says
+ * which ranks are missing or what was tried. Settings that must agree between ranks are compared here:
+ * KITH_ERR_MISMATCH names the first that differs. Owner of *ctx: the caller, until kith_finalize(). */
 KITH_API kith_status kith_init(const kith_init_options *options, kith_ctx **ctx);
 
-/* Leaves. Collective: waits, at most for the context's connect deadline, until all ranks came here, so that messages sent
- * before are delivered; a rank that died is not waited for. Requests still pending are aborted. Destroys every group,
- * mesh and request of the context; handles to them are invalid afterwards. ctx NULL is fine. The context is gone whatever
- * is returned. */
+/* Leaves. Collective: waits, at most for the context's connect deadline, until all ranks came here, so that messages
+ * sent before are delivered; a rank that died is not waited for. Requests still pending are aborted. Destroys every
+ * group, mesh and request of the context; handles to them are invalid afterwards. ctx NULL is fine. The context is
+ * gone whatever is returned. */
 KITH_API kith_status kith_finalize(kith_ctx *ctx);
 
-/* Ends without the others: aborts every group, closes everything, never blocks on a peer. For error paths. NULL is fine. */
+/* Ends without the others: aborts every group, closes everything, never blocks on a peer. For error paths. NULL is
+ * fine. */
 KITH_API void kith_abandon(kith_ctx *ctx);
 
 KITH_API int kith_rank(const kith_ctx *ctx);       /* -1 when ctx is invalid */

@@ -1,8 +1,8 @@
 /* kith/dtype.h - element types of collectives and messages.
  *
  * f16 is IEEE binary16, bf16 the upper half of binary32, the fp8 types are OCP 8-bit: e4m3 (bias 7, no infinity,
- * largest 448) and e5m2 (bias 15, infinities, largest 57344). Reductions of these five accumulate in f32 and round once,
- * to nearest even; a sum beyond the range becomes infinity, or NaN in e4m3, which has none.
+ * largest 448) and e5m2 (bias 15, infinities, largest 57344). Reductions of these five accumulate in f32 and round
+ * once, to nearest even; a sum beyond the range becomes infinity, or NaN in e4m3, which has none.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,7 +1,7 @@
 /* kith/group.h - ordered sets of ranks that communicate.
  *
- * Rank arguments of every function that takes a group are ranks of that group, 0 to size-1; world ranks appear only in
- * kith_group_create() of the world and in the functions named "world" and "translate".
+ * Rank arguments of every function that takes a group are ranks of that group, 0 to size-1; world ranks appear only
+ * in the functions that have "world" in their name.
  *
  * Creation is collective over the parent group: all its ranks call, in the same order relative to other collectives on
  * the parent, and all get the same status. A rank that is not a member gets *group = NULL and KITH_OK. No rank is left
@@ -49,14 +49,14 @@ KITH_API kith_status kith_group_split(kith_group *parent, int color, int key, co
 /* The same ranks in the same order, with separate messages, sequence and failure. Collective, blocks. */
 KITH_API kith_status kith_group_dup(kith_group *parent, const kith_group_options *options, kith_group **group);
 
-/* Frees a group. Collective in MPI's sense (every member calls it) but does not wait for the others. Pending requests end
- * with KITH_ERR_ABORTED; memory of kith_mem_alloc() on it is gone. The world cannot be destroyed
+/* Frees a group. Collective in MPI's sense (every member calls it) but does not wait for the others. Pending requests
+ * end with KITH_ERR_ABORTED; memory of kith_mem_alloc() on it is gone. The world cannot be destroyed
  * (KITH_ERR_INVALID_ARG). NULL is fine. A second call on the same handle is KITH_ERR_INVALID_ARG while ctx lives. */
 KITH_API kith_status kith_group_destroy(kith_group *group);
 
 /* Ends everything on the group now: pending and later operations return KITH_ERR_ABORTED, here at once (well under a
- * second), on other ranks as soon as they learn of it. Local, immediate, callable from any thread while the group lives.
- * Only kith_group_destroy() and queries work afterwards. */
+ * second), on other ranks as soon as they learn of it. Local, immediate, callable from any thread while the group
+ * lives. Only kith_group_destroy() and queries work afterwards. */
 KITH_API kith_status kith_group_abort(kith_group *group);
 
 KITH_API int kith_group_rank(const kith_group *group); /* -1 when invalid */
@@ -78,8 +78,8 @@ KITH_API kith_status kith_group_set_timeout(kith_group *group, int64_t timeout_m
 /* The status the group is in: KITH_OK, or why it cannot be used any more (aborted, peer failed, timeout). */
 KITH_API kith_status kith_group_status(const kith_group *group);
 
-/* Every rank gives its status; all get the worst (the lowest number), and the detail names the first rank that gave it.
- * Collective, blocks. Works on the group's ordinary operations, so it fails as they fail. */
+/* Every rank gives its status; all get the one with the lowest number, and the detail names the lowest rank that gave
+ * it. Collective, blocks. Works on the group's ordinary operations, so it fails as they fail. */
 KITH_API kith_status kith_agree(kith_group *group, kith_status mine);
 
 /* Writes the group's flight record (its last operations: sequence, name, sizes, times, state) as JSON lines to path;

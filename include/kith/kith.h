@@ -22,9 +22,9 @@
  *   dtype.h     element types              op.h      reductions               mem.h    memory all ranks can reach
  *   status.h    statuses, error text, log  version.h                          backend.h  for writers of backends
  *
- * Rules for all of them: functions return a kith_status (see status.h); outputs are written on success only; a context and
- * its objects are used by one thread at a time; every wait has a deadline (context, group or call; 0 means none); the library never
- * exits, aborts or prints.
+ * Rules for all of them: functions return a kith_status (see status.h); outputs are written on success only; a
+ * context and its objects are used by one thread at a time; every wait has a deadline (context, group or call; 0
+ * means none); the library never exits, aborts or prints.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

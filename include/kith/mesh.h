@@ -1,8 +1,8 @@
 /* kith/mesh.h - a group laid out along named axes: tensor, context, expert, data, pipeline.
  *
- * order lists the axes, the first varying fastest, as in Megatron: with "tp-cp-ep-dp-pp" and sizes t,c,e,d,p the rank at
- * (it,ic,ie,id,ip) is it + t*(ic + c*(ie + e*(id + d*ip))). Axes left out of sizes have size 1; one size may be 0 and is
- * computed. Axis names are any words of letters and digits, not only these five.
+ * order lists the axes, the first varying fastest, as in Megatron: with "tp-cp-ep-dp-pp" and sizes t,c,e,d,p the rank
+ * at (it,ic,ie,id,ip) is it + t*(ic + c*(ie + e*(id + d*ip))). Axes left out of sizes have size 1; one size may be 0
+ * and is computed. Axis names are any words of letters and digits, not only these five.
  *
  *     kith_mesh_axis axes[] = { { "tp", 2 }, { "pp", 4 }, { "dp", 0 } };
  *     kith_mesh_create(world, axes, 3, NULL, &mesh);              // world 16: dp becomes 2
@@ -41,8 +41,9 @@ typedef struct kith_mesh_options {
 
 #define KITH_MESH_OPTIONS_INIT { sizeof(kith_mesh_options), NULL, NULL, NULL, NULL, 0 }
 
-/* Makes the mesh and the groups of every axis, of the products, and "embed" (first and last rank of the pp axis) when there is
- * an axis pp with more than one rank. Collective over base, blocks. The product of the sizes must be base's size. */
+/* Makes the mesh and the groups of every axis, of the products, and "embed" (first and last rank of the pp axis) when
+ * there is an axis pp with more than one rank. Collective over base, blocks. The product of the sizes must be base's
+ * size. */
 KITH_API kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                                       const kith_mesh_options *options, kith_mesh **mesh);
 

@@ -2,7 +2,8 @@
  *
  * Rules, the same on every backend that reduces with Kith's kernels:
  *   - sum and prod of integers wrap (two's complement, no undefined behaviour).
- *   - avg: integers: the exact sum, then one division that truncates toward zero; floats: accumulate, then one division.
+ *   - avg: integers: the exact sum, then one division that truncates toward zero; floats: accumulate, then one
+ * division.
  *   - premul_sum: every contribution is multiplied by the scalar before it is added. For floats the product and the sum
  *     are formed in the accumulator type (f32; f64 for f64); for integers the scalar must be a whole number that the
  *     dtype holds, and products wrap.
@@ -46,8 +47,8 @@ enum {
 #define KITH_OP_BUILTIN_COUNT 8
 
 /* A reduction by the caller: inout[i] = in_left[i] (op) inout[i] for i in [0, count).
- * left comes from lower ranks of the combination order than inout. Must be associative; may be called on any rank, any number
- * of times, for pieces of any length, from the thread that waits. It must not call into the library. */
+ * left comes from lower ranks of the combination order than inout. Must be associative; may be called on any rank,
+ * any number of times, for pieces of any length, from the thread that waits. It must not call into the library. */
 typedef void (*kith_reduce_fn)(const void *left, void *inout, size_t count, kith_dtype dtype, void *arg);
 
 /* Makes premul_sum with this scalar. Local, cheap, no communication. Every rank makes its own, with the same scalar on

@@ -3,10 +3,10 @@
  * Messages with the same sender, receiver, group and tag arrive in the order in which they were sent; others are
  * independent. Messages never cross groups or directions. A rank may send to itself.
  *
- * kith_send() may block until the receiver has posted the matching receive (it does above the backend's eager size): two
- * ranks that both send first and receive second can wait for each other. Use kith_sendrecv(), the _start forms or a batch.
- * A receive gives the size of its buffer; a longer message is KITH_ERR_TRUNCATED at the receiver, which keeps working; a
- * shorter one is fine and its size is reported.
+ * kith_send() may block until the receiver has posted the matching receive (it does above the backend's eager size):
+ * two ranks that both send first and receive second can wait for each other. Use kith_sendrecv(), the _start forms or
+ * a batch. A receive gives the size of its buffer; a longer message is KITH_ERR_TRUNCATED at the receiver, which
+ * keeps working; a shorter one is fine and its size is reported.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

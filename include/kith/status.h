@@ -65,12 +65,13 @@ typedef enum kith_log_level {
     KITH_LOG_DATA = 6
 } kith_log_level;
 
-/* Receives one line, without a newline. May be called from any thread, never concurrently with itself. */
+/* Receives one line, without a newline. May be called from any thread, never concurrently with itself; must not call
+ * into the library. */
 typedef void (*kith_log_fn)(void *arg, kith_log_level level, const char *line);
 
 /* Sets the process-wide sink for log lines; fn NULL restores the default: silent, unless the environment has
- * KITH_LOG=error|warn|info|debug|trace|data, which writes to stderr (or to the file KITH_LOG_FILE; %h host, %p process).
- * The library never writes anywhere else. Thread-safe. */
+ * KITH_LOG=error|warn|info|debug|trace|data, which writes to stderr (or to the file KITH_LOG_FILE; %h host, %p
+ * process). The library never writes anywhere else. Thread-safe. */
 KITH_API void kith_log_set(kith_log_fn fn, void *arg, kith_log_level level);
 
 #ifdef __cplusplus

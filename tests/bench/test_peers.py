@@ -278,6 +278,16 @@ class Running(unittest.TestCase):
         with self.assertRaisesRegex(server.ServerError, "no network here"):
             silent.start()
 
+    def test_only_what_is_slow_in_its_own_class_is_given_up(self):
+        store = samples.Store(self.rows, False)
+        self.addCleanup(store.file.close)
+        runner = Runner(store, self.folder.name, False)
+        point = plan.Point("all_reduce", 4096)
+        rows = [row("floors/staged-4", 1.0), row("floors/staged-16", 1.5), row("floors/halves-4", 1.7),
+                row("floors/halves-16", 4.0, flag=(240, 240)), row("floors/direct", 9.0), row("mpich/raw", 99.0)]
+        runner._mark_hopeless(self.section([point]), point, rows)
+        self.assertEqual(runner.hopeless, {(point, "floors/halves-4")})
+
     def test_rows_are_json_lines(self):
         self.run_section(self.section([plan.Point("all_reduce", 64)]), 0)
         with open(self.rows, encoding="utf-8") as file:

@@ -2,9 +2,10 @@
  *
  *     faults --case NAME --backend NAME -n RANKS
  *
- * Cases: late (a rank never comes: timeout in 2 to 3 s that names it), groups (two groups in different order: the text names both),
- * abort (from a second thread), kill (SIGKILL of one rank in the middle of each collective), mismatch (check mode), stale (handles after
- * destruction), crossed (both send first above the eager size), teardown (a slow peer at the end), exit (a sender that leaves at once).
+ * Cases: late (a rank never comes: timeout in 2 to 3 s that names it), groups (two groups in different order: the
+ * text names both), abort (from a second thread), kill (SIGKILL of one rank in the middle of each collective),
+ * mismatch (check mode), stale (handles after destruction), crossed (both send first above the eager size), teardown
+ * (a slow peer at the end), exit (a sender that leaves at once).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -181,7 +182,8 @@ static void case_kill(rank_info *info)
 static void expect_mismatch(rank_info *info, kith_status status, const char *part)
 {
     if (status != KITH_ERR_MISMATCH)
-        rank_fail(__FILE__, __LINE__, "wanted mismatch about \"%s\", got %s: %s", part, kith_status_name(status), kith_error_detail());
+        rank_fail(__FILE__, __LINE__, "wanted mismatch about \"%s\", got %s: %s", part, kith_status_name(status),
+                  kith_error_detail());
     require_text(kith_error_detail(), part);
     int x = 1; /* the group stays usable */
     REQUIRE_OK(kith_all_reduce(info->world, &x, &x, 1, KITH_INT32, KITH_SUM));
@@ -193,13 +195,18 @@ static void case_mismatch(rank_info *info)
     float x[64] = { 0 }, y[64 * 8] = { 0 };
     bool is_odd = info->rank == 1;
     kith_group *w = info->world;
-    expect_mismatch(info, kith_all_reduce(w, x, y, is_odd ? 32 : 64, KITH_F32, KITH_SUM), "rank 1: all_reduce f32 x32 sum seq 0");
-    expect_mismatch(info, kith_all_reduce(w, x, y, 8, is_odd ? KITH_INT32 : KITH_F32, KITH_SUM), "rank 1: all_reduce int32 x8");
-    expect_mismatch(info, kith_all_reduce(w, x, y, 8, KITH_F32, is_odd ? KITH_MAX : KITH_SUM), "rank 1: all_reduce f32 x8 max");
+    expect_mismatch(info, kith_all_reduce(w, x, y, is_odd ? 32 : 64, KITH_F32, KITH_SUM),
+                    "rank 1: all_reduce f32 x32 sum seq 0");
+    expect_mismatch(info, kith_all_reduce(w, x, y, 8, is_odd ? KITH_INT32 : KITH_F32, KITH_SUM),
+                    "rank 1: all_reduce int32 x8");
+    expect_mismatch(info, kith_all_reduce(w, x, y, 8, KITH_F32, is_odd ? KITH_MAX : KITH_SUM),
+                    "rank 1: all_reduce f32 x8 max");
     expect_mismatch(info, kith_broadcast(w, x, 8, KITH_F32, info->rank), "rank 1: broadcast f32 x8 root 1");
-    expect_mismatch(info, is_odd ? kith_all_gather(w, x, y, 8, KITH_F32) : kith_all_reduce(w, x, y, 8, KITH_F32, KITH_SUM),
+    expect_mismatch(info,
+                    is_odd ? kith_all_gather(w, x, y, 8, KITH_F32) : kith_all_reduce(w, x, y, 8, KITH_F32, KITH_SUM),
                     "rank 1: all_gather f32 x8");
-    expect_mismatch(info, is_odd ? kith_barrier(w) : kith_all_reduce(w, x, y, 0, KITH_F32, KITH_SUM), "rank 1: barrier");
+    expect_mismatch(info, is_odd ? kith_barrier(w) : kith_all_reduce(w, x, y, 0, KITH_F32, KITH_SUM),
+                    "rank 1: barrier");
     /* in place on one rank alone is legal */
     for (int i = 0; i < 64; i++)
         x[i] = 1;
@@ -321,8 +328,9 @@ static int run_case(const char *name, run_options *options)
     static const struct {
         const char *name;
         rank_function function;
-    } cases[] = { { "late", case_late }, { "groups", case_groups }, { "abort", case_abort }, { "stale", case_stale },
-                  { "crossed", case_crossed }, { "teardown", case_teardown }, { "exit", case_exit } };
+    } cases[] = { { "late", case_late },   { "groups", case_groups },   { "abort", case_abort },
+                  { "stale", case_stale }, { "crossed", case_crossed }, { "teardown", case_teardown },
+                  { "exit", case_exit } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (strcmp(cases[i].name, name) == 0)
             return run_ranks(options, cases[i].function, NULL);

@@ -29,7 +29,8 @@ void rank_fail(const char *file, int line, const char *format, ...)
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     const char *slash = strrchr(file, '/');
-    fprintf(stderr, "FAILED rank %d of %d, %s:%d: %s\n", current_rank, current_size, slash != NULL ? slash + 1 : file, line, text);
+    fprintf(stderr, "FAILED rank %d of %d, %s:%d: %s\n", current_rank, current_size, slash != NULL ? slash + 1 : file,
+            line, text);
     fflush(stderr);
     if (escape != NULL)
         longjmp(*escape, 1);
@@ -77,7 +78,10 @@ kith_status join_ranks(const rank_info *info, const kith_init_options *changes, 
 
 static void run_rank(const run *r, int rank)
 {
-    rank_info info = { .rank = rank, .size = r->options->size, .board = r->board, .argument = r->argument,
+    rank_info info = { .rank = rank,
+                       .size = r->options->size,
+                       .board = r->board,
+                       .argument = r->argument,
                        .is_thread = r->options->mode == LAUNCH_THREADS };
     current_rank = rank;
     current_size = info.size;
@@ -142,6 +146,11 @@ static pid_t fork_rank(const run *r, int rank)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     atomic_store(&r->board->pids[rank % 64], getpid());
+    if (r->options->hosts > 1) {
+        char host[32];
+        snprintf(host, sizeof host, "host%d", rank * r->options->hosts / r->options->size);
+        setenv("KITH_HOSTID", host, 1);
+    }
     run_rank(r, rank);
     exit(0);
 }

@@ -1,8 +1,8 @@
 /* tests/conformance/harness.h - starting ranks, giving them a deadline, hearing how they ended.
  *
- * A suite is a function that runs on every rank. Ranks are forked processes, threads of this process, or - under mpirun and the
- * like - this process is one of them already. A rank that dies or is late fails the test with a sentence; everything else is
- * killed then. Checks compare exactly and print where, wanted and got.
+ * A suite is a function that runs on every rank. Ranks are forked processes, threads of this process, or - under
+ * mpirun and the like - this process is one of them already. A rank that dies or is late fails the test with a
+ * sentence; everything else is killed then. Checks compare exactly and print where, wanted and got.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -44,6 +44,7 @@ typedef struct run_options {
     bool joins_itself;      /* do not call kith_init() for the suite */
     bool may_die;           /* a rank killed by a signal is part of the test */
     int64_t timeout_ms;     /* kith_init_options.timeout_ms */
+    int hosts;              /* > 1: ranks pretend to be on so many hosts (KITH_HOSTID) */
 } run_options;
 
 /* Runs function on every rank. Returns the number of ranks that failed. */

@@ -1,5 +1,6 @@
-/* tests/conformance/main.c - conformance --suite NAME --backend NAME -n RANKS [--threads | --environment] [--argument TEXT]
- *                            [--set name=value]... [--timeout SECONDS]
+/* tests/conformance/main.c - conformance --suite NAME --backend NAME -n RANKS [--threads | --environment] [--argument
+ * TEXT]
+ *             [--set name=value]... [--timeout SECONDS] [--hosts H: ranks pretend to be on H hosts]
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -11,16 +12,19 @@ static const struct suite {
     const char *name;
     rank_function function;
 } suites[] = {
-    { "collectives", suite_collectives }, { "groups", suite_groups }, { "messages", suite_messages },
-    { "async", suite_async }, { "determinism", suite_determinism }, { "large", suite_large },
+    { "collectives", suite_collectives }, { "groups", suite_groups },
+    { "messages", suite_messages },       { "async", suite_async },
+    { "determinism", suite_determinism }, { "large", suite_large },
 };
 
 static kith_setting settings[32];
 
 static int usage(const char *why)
 {
-    fprintf(stderr, "conformance: %s\nusage: conformance --suite NAME --backend NAME -n RANKS [--threads | --environment] "
-                    "[--argument TEXT] [--set name=value]... [--timeout SECONDS]\n", why);
+    fprintf(stderr,
+            "conformance: %s\nusage: conformance --suite NAME --backend NAME -n RANKS [--threads | --environment] "
+            "[--argument TEXT] [--set name=value]... [--timeout SECONDS]\n",
+            why);
     return 2;
 }
 
@@ -51,6 +55,8 @@ int main(int argc, char **argv)
             argument = value;
         else if (strcmp(argv[i - 1], "--timeout") == 0)
             options.timeout_s = atoi(value);
+        else if (strcmp(argv[i - 1], "--hosts") == 0)
+            options.hosts = atoi(value);
         else if (strcmp(argv[i - 1], "--set") == 0 && options.setting_count < 32 && strchr(value, '=') != NULL) {
             char *equals = strchr(argv[i], '=');
             *equals = '\0';

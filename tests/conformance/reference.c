@@ -19,7 +19,8 @@ bool ref_is_float(kith_dtype dtype)
 
 bool ref_is_signed(kith_dtype dtype)
 {
-    return ref_is_float(dtype) || dtype == KITH_INT8 || dtype == KITH_INT16 || dtype == KITH_INT32 || dtype == KITH_INT64;
+    return ref_is_float(dtype) || dtype == KITH_INT8 || dtype == KITH_INT16 || dtype == KITH_INT32 ||
+           dtype == KITH_INT64;
 }
 
 /* ---- small formats: sign, exponent bits, mantissa bits ---- */
@@ -169,12 +170,14 @@ long ref_input(kith_op op, kith_dtype dtype, int ranks, int rank, size_t index)
     bool is_tiny = dtype == KITH_F8E4M3 || dtype == KITH_F8E5M2;
     switch (op) {
     case KITH_SUM: /* at most 8 ones in fp8: exact with two mantissa bits; e5m2 holds 0..8 */
-        return is_tiny ? (long)(mix(index, (unsigned)rank) % 16 == 0) : (long)(mix(index, (unsigned)rank) % 13) - (ref_is_signed(dtype) ? 6 : 0);
+        return is_tiny ? (long)(mix(index, (unsigned)rank) % 16 == 0)
+                       : (long)(mix(index, (unsigned)rank) % 13) - (ref_is_signed(dtype) ? 6 : 0);
     case KITH_PROD: /* one rank of four gives 2 */
         return mix(index, 7) % 4 == (unsigned)rank % 4 ? 2 : 1;
     case KITH_MIN:
     case KITH_MAX:
-        return is_tiny ? (long)(mix(index, (unsigned)rank) % 5) : (long)(mix(index, (unsigned)rank) % 100) - (ref_is_signed(dtype) ? 50 : 0);
+        return is_tiny ? (long)(mix(index, (unsigned)rank) % 5)
+                       : (long)(mix(index, (unsigned)rank) % 100) - (ref_is_signed(dtype) ? 50 : 0);
     case KITH_AVG:
         return (long)(mix(index, 3) % 4) + 2 + balanced(ranks, rank, ref_is_signed(dtype));
     default:

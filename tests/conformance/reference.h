@@ -1,8 +1,8 @@
 /* tests/conformance/reference.h - test data whose results are exact, and what the results must be.
  *
- * Shares no code with the library. Values are small integers chosen so that every partial result, in any order, is exact in the
- * dtype; so results are compared with ==. Number formats are decoded by their definition with ldexp(), and encoded by searching
- * the decoded values.
+ * Shares no code with the library. Values are small integers chosen so that every partial result, in any order, is
+ * exact in the dtype; so results are compared with ==. Number formats are decoded by their definition with ldexp(),
+ * and encoded by searching the decoded values.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -22,7 +22,9 @@ static long input(int rank, long step, int i)
 
 static void start(const rank_info *info, const kith_mesh *mesh, job *j, long step)
 {
-    kith_group *group = j->kind == 0 ? kith_mesh_group(mesh, "tp") : j->kind == 1 ? kith_mesh_group(mesh, "dp") : info->world;
+    kith_group *group = j->kind == 0   ? kith_mesh_group(mesh, "tp")
+                        : j->kind == 1 ? kith_mesh_group(mesh, "dp")
+                                       : info->world;
     size_t part = WIDTH / (size_t)kith_group_size(group);
     j->step = step;
     for (int i = 0; i < WIDTH; i++)
@@ -38,7 +40,9 @@ static void start(const rank_info *info, const kith_mesh *mesh, job *j, long ste
 static void finish(const rank_info *info, const kith_mesh *mesh, job *j)
 {
     REQUIRE_OK(kith_wait(&j->request));
-    kith_group *group = j->kind == 0 ? kith_mesh_group(mesh, "tp") : j->kind == 1 ? kith_mesh_group(mesh, "dp") : info->world;
+    kith_group *group = j->kind == 0   ? kith_mesh_group(mesh, "tp")
+                        : j->kind == 1 ? kith_mesh_group(mesh, "dp")
+                                       : info->world;
     int size = kith_group_size(group), part = WIDTH / size;
     int first = j->kind == 1 ? kith_group_rank(group) * part : 0, count = j->kind == 0 ? WIDTH : part;
     for (int i = 0; j->kind < 2 && i < count; i++) {
@@ -46,14 +50,16 @@ static void finish(const rank_info *info, const kith_mesh *mesh, job *j)
         for (int r = 0; r < size; r++)
             wanted += input(kith_group_world_rank(group, r), j->step, first + i);
         if (j->recv[i] != wanted)
-            rank_fail(__FILE__, __LINE__, "kind %d step %ld element %d: wanted %ld, got %ld", j->kind, j->step, i, wanted, j->recv[i]);
+            rank_fail(__FILE__, __LINE__, "kind %d step %ld element %d: wanted %ld, got %ld", j->kind, j->step, i,
+                      wanted, j->recv[i]);
     }
     for (int r = 0; j->kind == 2 && r < size; r++)
         for (int i = 0; i < 4; i++)
             REQUIRE(j->recv[r * 4 + i] == input(r, j->step, i));
 }
 
-/* Rounds of interleaved operations on rows, columns and the world, each round waited for in a random order of its own. */
+/* Rounds of interleaved operations on rows, columns and the world, each round waited for in a random order of its
+ * own. */
 static void test_interleaved(const rank_info *info)
 {
     enum { JOBS = 24 };
@@ -94,8 +100,10 @@ static void test_posting_order(const rank_info *info)
     }
     bool is_odd = info->rank % 2 == 1;
     kith_request *first = NULL, *second = NULL;
-    REQUIRE_OK(kith_all_reduce_start(is_odd ? other : info->world, is_odd ? b : a, is_odd ? b : a, COUNT, KITH_INT32, KITH_SUM, &first));
-    REQUIRE_OK(kith_all_reduce_start(is_odd ? info->world : other, is_odd ? a : b, is_odd ? a : b, COUNT, KITH_INT32, KITH_SUM, &second));
+    REQUIRE_OK(kith_all_reduce_start(is_odd ? other : info->world, is_odd ? b : a, is_odd ? b : a, COUNT, KITH_INT32,
+                                     KITH_SUM, &first));
+    REQUIRE_OK(kith_all_reduce_start(is_odd ? info->world : other, is_odd ? a : b, is_odd ? a : b, COUNT, KITH_INT32,
+                                     KITH_SUM, &second));
     REQUIRE_OK(kith_wait(&first));
     REQUIRE_OK(kith_wait(&second));
     int n = info->size, ranks = n * (n - 1) / 2;
@@ -138,8 +146,10 @@ static void compose(const void *left, void *inout, size_t count, kith_dtype dtyp
     const unsigned *f = (const unsigned *)left;
     unsigned *g = (unsigned *)inout;
     (void)dtype, (void)arg;
-    for (size_t i = 0; i < count; i++) { /* the element packs a (high half) and b (low half) of x -> a x + b, modulo 2^16 */
-        unsigned a = (f[i] >> 16) * (g[i] >> 16) & 0xffff, b = ((f[i] >> 16) * (g[i] & 0xffff) + (f[i] & 0xffff)) & 0xffff;
+    for (size_t i = 0; i < count;
+         i++) { /* the element packs a (high half) and b (low half) of x -> a x + b, modulo 2^16 */
+        unsigned a = (f[i] >> 16) * (g[i] >> 16) & 0xffff,
+                 b = ((f[i] >> 16) * (g[i] & 0xffff) + (f[i] & 0xffff)) & 0xffff;
         g[i] = a << 16 | b;
     }
 }

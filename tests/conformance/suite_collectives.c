@@ -1,8 +1,9 @@
-/* tests/conformance/suite_collectives.c - every operation x dtype x op x in/out of place x root x count, against the reference.
+/* tests/conformance/suite_collectives.c - every operation x dtype x op x in/out of place x root x count, against the
+ * reference.
  *
- * The argument selects a depth: "full" (default) walks every dtype and op for small counts and a few for large ones; "brief" is for
- * runs that repeat the suite under many forced algorithms. Guards before and after each output buffer must survive, and
- * inputs of out-of-place calls must not change.
+ * The argument selects a depth: "full" (default) walks every dtype and op for small counts and a few for large ones;
+ * "brief" is for runs that repeat the suite under many forced algorithms. Guards before and after each output buffer
+ * must survive, and inputs of out-of-place calls must not change.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -263,8 +264,9 @@ static void test_gather_like_v(point *p, kith_coll_kind kind)
     if (kind == KITH_ALL_GATHER_V)
         REQUIRE_OK(kith_all_gather_v(p->group, send, b.recv, counts, gap == 0 ? NULL : displs, p->dtype));
     else
-        REQUIRE_OK(kith_gather_v(p->group, send, counts[p->rank], is_receiver ? b.recv : NULL, is_receiver ? counts : NULL,
-                                 is_receiver && gap != 0 ? displs : NULL, p->dtype, p->root));
+        REQUIRE_OK(kith_gather_v(p->group, send, counts[p->rank], is_receiver ? b.recv : NULL,
+                                 is_receiver ? counts : NULL, is_receiver && gap != 0 ? displs : NULL, p->dtype,
+                                 p->root));
     for (int r = 0; is_receiver && r < p->size; r++) {
         for (size_t i = 0; i < counts[r]; i++)
             expect(p, kith_coll_name(kind), b.recv, displs[r] + i, ref_move(p->dtype, r, i), i);
@@ -335,8 +337,8 @@ static void test_scatter_v(point *p)
     allocate(p, &b, is_root ? end : 0, counts[p->rank]);
     if (is_root)
         fill_moved(p, b.send, 0, end);
-    REQUIRE_OK(kith_scatter_v(p->group, is_root ? b.send : NULL, is_root ? counts : NULL, is_root ? displs : NULL, b.recv,
-                              counts[p->rank], p->dtype, p->root));
+    REQUIRE_OK(kith_scatter_v(p->group, is_root ? b.send : NULL, is_root ? counts : NULL, is_root ? displs : NULL,
+                              b.recv, counts[p->rank], p->dtype, p->root));
     for (size_t i = 0; i < counts[p->rank]; i++)
         expect(p, "scatter_v", b.recv, i, ref_move(p->dtype, p->root, displs[p->rank] + i), i);
     finish(p, "scatter_v", &b);
@@ -399,7 +401,7 @@ static void test_reductions(point *p)
     test_reduce_scatter_v(p);
     if (p->in_place)
         test_reduce_scatter(p, true);
-    for (p->root = 0; p->root < p->size; p->root += p->size > 1 ? p->size - 1 : 1)
+    for (p->root = 0; p->root<p->size; p->root += p->size> 1 ? p->size - 1 : 1)
         test_reduce(p);
     p->root = 0;
 }
@@ -411,7 +413,7 @@ static void test_movements(point *p)
     test_all_to_all(p);
     if (!p->in_place)
         test_all_to_all_v(p);
-    for (p->root = 0; p->root < p->size; p->root += p->size > 1 ? p->size - 1 : 1) {
+    for (p->root = 0; p->root<p->size; p->root += p->size> 1 ? p->size - 1 : 1) {
         test_broadcast(p);
         test_gather(p);
         test_scatter(p);
@@ -442,7 +444,8 @@ static void walk_count(point *p, bool is_brief)
             for (p->op = 0; p->op < KITH_OP_BUILTIN_COUNT; p->op++) {
                 if (!kith_op_is_defined(p->op, p->dtype))
                     REQUIRE_STATUS(kith_coll_query(p->group, KITH_ALL_REDUCE, p->dtype, p->op), KITH_ERR_UNSUPPORTED);
-                else if (!(is_big || is_brief) || p->op == KITH_SUM || p->op == KITH_AVG || (is_brief && p->op == KITH_MAX))
+                else if (!(is_big || is_brief) || p->op == KITH_SUM || p->op == KITH_AVG ||
+                         (is_brief && p->op == KITH_MAX))
                     test_reductions(p);
             }
         }

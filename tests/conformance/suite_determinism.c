@@ -1,9 +1,9 @@
-/* tests/conformance/suite_determinism.c - the bits of a row do not depend on where it stands, how long the message is, on alignment,
- * in-place use or the run.
+/* tests/conformance/suite_determinism.c - the bits of a row do not depend on where it stands, how long the message
+ * is, on alignment, in-place use or the run.
  *
- * Rows of 7 values whose sum depends on the order of addition, in messages of 1, 7, 736 and 100,003 rows. The bits of the row alone, computed
- * here by the documented tree in f32, are the wanted ones. With the argument "any" the algorithm is one that does not promise the
- * order: then only the equality of all ranks is asked for.
+ * Rows of 7 values whose sum depends on the order of addition, in messages of 1, 7, 736 and 100,003 rows. The bits of
+ * the row alone, computed here by the documented tree in f32, are the wanted ones. With the argument "any" the
+ * algorithm is one that does not promise the order: then only the equality of all ranks is asked for.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -41,14 +41,15 @@ static float documented(int size, int column)
     return tree(x, count);
 }
 
-static void compare(const rank_info *info, const float *got, const float *wanted, size_t row, size_t rows, const char *what)
+static void compare(const rank_info *info, const float *got, const float *wanted, size_t row, size_t rows,
+                    const char *what)
 {
     if (memcmp(got, wanted, ROW * sizeof *got) == 0)
         return;
     for (int c = 0; c < ROW; c++)
         if (memcmp(&got[c], &wanted[c], sizeof *got) != 0)
-            rank_fail(__FILE__, __LINE__, "%s, %d ranks, row %zu of %zu, column %d: wanted %a, got %a", what, info->size, row, rows,
-                      c, (double)wanted[c], (double)got[c]);
+            rank_fail(__FILE__, __LINE__, "%s, %d ranks, row %zu of %zu, column %d: wanted %a, got %a", what,
+                      info->size, row, rows, c, (double)wanted[c], (double)got[c]);
 }
 
 static void test_rows(const rank_info *info, size_t rows, size_t shift, bool in_place, const float *wanted)

@@ -1,5 +1,5 @@
-/* tests/conformance/suite_groups.c - groups of every shape: world, half, reversed, odd and even, lists, size one, split rules, dup,
- * meshes; ranks are always ranks of the group.
+/* tests/conformance/suite_groups.c - groups of every shape: world, half, reversed, odd and even, lists, size one,
+ * split rules, dup, meshes; ranks are always ranks of the group.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -18,7 +18,7 @@ static void exercise(const rank_info *info, kith_group *group)
     REQUIRE(kith_group_rank_of_world(group, info->rank) == rank);
     REQUIRE_OK(kith_all_reduce(group, &sum, &sum, 1, KITH_INT64, KITH_SUM));
     REQUIRE(sum == wanted);
-    for (int root = 0; root < size; root += size > 1 ? size - 1 : 1) {
+    for (int root = 0; root<size; root += size> 1 ? size - 1 : 1) {
         int told = rank == root ? 1000 + info->rank : -1;
         REQUIRE_OK(kith_broadcast(group, &told, 1, KITH_INT32, root));
         REQUIRE(told == 1000 + kith_group_world_rank(group, root));
@@ -55,7 +55,8 @@ static void test_lists(const rank_info *info)
     }
 }
 
-/* World 6, {4,1,5}: broadcast from group rank 1 comes from world rank 1; a message to group rank 2 reaches world rank 5. */
+/* World 6, {4,1,5}: broadcast from group rank 1 comes from world rank 1; a message to group rank 2 reaches world rank
+ * 5. */
 static void test_unsorted(const rank_info *info)
 {
     if (info->size < 6)

@@ -1,6 +1,7 @@
 /* tests/conformance/suite_large.c - one real run beyond 2^31 elements, when memory allows.
  *
- * 2^31 + 5 int8 elements on every rank, reduced in place; afterwards an all_gather of the halves. Skipped (exit 77) with less than 12 GiB free.
+ * 2^31 + 5 int8 elements on every rank, reduced in place; afterwards an all_gather of the halves. Skipped (exit 77)
+ * with less than 12 GiB free.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

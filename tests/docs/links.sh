@@ -15,6 +15,11 @@ while IFS= read -r file; do
     done < <(sed '/^```/,/^```/d' "$file" | grep -oE '\]\([^) ]+\)|src(set)?="[^"]+"' | sed -E 's/^\]\(|\)$|^src(set)?="|"$//g')
 done < <(find . -name '*.md' -not -path './build*' -not -path './.git/*')
 
+# Paths of this tree that ARCHITECTURE.md names in backquotes
+while IFS= read -r path; do
+    [ -e "$path" ] || { echo "FAILED: ARCHITECTURE.md names $path, which does not exist"; failed=1; }
+done < <(grep -oE '`(core|backends|tests|tools|bench|examples|cmake|include)/[A-Za-z0-9_./-]+`' ARCHITECTURE.md | tr -d '`' | sort -u)
+
 for folder in include core backends topology layers schedules tools bench examples tests; do
     [ -e "$folder/README.md" ] || { echo "FAILED: $folder/README.md is missing"; failed=1; }
 done

@@ -259,11 +259,15 @@ int harness_run(const harness_options *options, harness_body body, void *user)
 
 #define WAIT_NS INT64_C(30000000000)
 
-static void pause_a_little(harness_rank *me, unsigned *polls)
+/* A yield on a loaded machine can take long: then it is time to sleep. */
+static void pause_a_little(harness_rank *me, unsigned *polls, int64_t *since_ns)
 {
     if (++*polls < (unsigned)me->host.spin)
         return;
-    if (*polls % 64 == 0)
+    int64_t now = harness_now_ns();
+    if (*since_ns == 0)
+        *since_ns = now;
+    if (now - *since_ns > 50000)
         me->backend->idle(me->be, 1000000);
     else
         sched_yield();
@@ -275,12 +279,13 @@ kith_status harness_coll(harness_rank *me, kith_be_coll *coll)
     kith_status status = me->backend->coll_start(me->group, coll, &slot);
     int64_t until = harness_now_ns() + WAIT_NS;
     unsigned polls = 0;
+    int64_t since_ns = 0;
     for (int is_done = 0; status == KITH_OK;) {
         status = me->backend->coll_test(me->group, &slot, &is_done);
         if (is_done)
             break;
-        pause_a_little(me, &polls);
-        if (polls % 1024 == 0 && harness_now_ns() > until) {
+        pause_a_little(me, &polls, &since_ns);
+        if (polls % 64 == 0 && harness_now_ns() > until) {
             harness_fail(me, "%s of %zu elements: no end", kith_coll_name(coll->kind), coll->count);
             me->backend->coll_cancel(me->group, &slot);
             return KITH_ERR_TIMEOUT;
@@ -293,14 +298,15 @@ kith_status harness_wait_msg(harness_rank *me, kith_be_slot *slot, size_t *nbyte
 {
     int64_t until = harness_now_ns() + WAIT_NS;
     unsigned polls = 0;
+    int64_t since_ns = 0;
     for (;;) {
         int is_done = 0;
         kith_status status = me->backend->msg_test(me->group, slot, &is_done, nbytes);
         if (is_done || status != KITH_OK)
             return status;
         me->backend->progress(me->be);
-        pause_a_little(me, &polls);
-        if (polls % 1024 == 0 && harness_now_ns() > until) {
+        pause_a_little(me, &polls, &since_ns);
+        if (polls % 64 == 0 && harness_now_ns() > until) {
             harness_fail(me, "a message does not end");
             me->backend->msg_cancel(me->group, slot);
             return KITH_ERR_TIMEOUT;

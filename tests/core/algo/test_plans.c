@@ -124,18 +124,20 @@ static size_t compare_pair(const cast_plan *cast, const ki_algo *algo, int i, in
     }
 }
 
-static void compare_pairs(const cast_plan *cast, const ki_algo *algo)
+/* stride: every so many ranks as senders; with 1, all messages must be found again. */
+static void compare_pairs(const cast_plan *cast, const ki_algo *algo, int stride)
 {
     size_t paired = 0, messages = 0;
-    for (int i = 0; i < cast->size; i++) {
+    for (int i = 0; i < cast->size; i += stride) {
         messages += cast->plans[i].message_count;
         for (int j = 0; j < cast->size; j++)
             paired += compare_pair(cast, algo, i, j);
     }
-    assert_int_equal(messages, 2 * paired);
+    if (stride == 1)
+        assert_int_equal(messages, 2 * paired);
 }
 
-static void for_all_algorithms(cast_plan *cast, bool has_check)
+static void for_all_algorithms(cast_plan *cast, bool has_check, int stride)
 {
     for (int kind = 0; kind < KITH_COLL_COUNT; kind++) {
         size_t count;
@@ -145,7 +147,7 @@ static void for_all_algorithms(cast_plan *cast, bool has_check)
             if (!ki_algo_is_possible(list[a], &cast->args))
                 continue;
             emit_all(cast, list[a], has_check);
-            compare_pairs(cast, list[a]);
+            compare_pairs(cast, list[a], stride);
         }
     }
 }
@@ -160,7 +162,7 @@ static void test_messages_pair_up(void **state)
             cast_init(&cast, size, counts[c], c == 1 ? KITH_BF16 : KITH_F32, c == 1 ? KITH_AVG : KITH_SUM);
             cast.args.radix = size % 5;
             cast.args.segment_nbytes = c == 2 ? 16 : 0;
-            for_all_algorithms(&cast, size <= 20);
+            for_all_algorithms(&cast, size <= 17, 1);
             cast_fini(&cast);
         }
     }
@@ -171,7 +173,7 @@ static void test_hundreds_of_ranks(void **state)
     (void)state;
     cast_plan cast;
     cast_init(&cast, 200, 1001, KITH_F32, KITH_SUM);
-    for_all_algorithms(&cast, false);
+    for_all_algorithms(&cast, false, 13);
     cast_fini(&cast);
 }
 
@@ -185,7 +187,7 @@ static void test_counts_beyond_memory(void **state)
             cast_plan cast;
             cast_init(&cast, sizes[s], counts[c], c == 1 ? KITH_BF16 : KITH_INT64, KITH_AVG);
             cast.args.segment_nbytes = s % 2 ? 65536 : 0;
-            for_all_algorithms(&cast, true);
+            for_all_algorithms(&cast, true, 1);
             cast_fini(&cast);
         }
     }

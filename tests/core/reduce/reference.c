@@ -15,8 +15,7 @@ static double format_value(const ref_format *f, uint32_t code)
     int bias = (1 << (f->exponent_bits - 1)) - 1;
     uint32_t mantissa = code & ((1u << f->mantissa_bits) - 1);
     int exponent = (int)(code >> f->mantissa_bits);
-    if (code > f->largest)
-        return f->has_infinity && mantissa == 0 ? (double)INFINITY : (double)NAN;
+    if (code > f->largest) return f->has_infinity && mantissa == 0 ? (double)INFINITY : (double)NAN;
     double m = exponent == 0 ? mantissa : mantissa + (double)(1u << f->mantissa_bits);
     return ldexp(m, (exponent == 0 ? 1 : exponent) - bias - f->mantissa_bits);
 }
@@ -75,20 +74,17 @@ static uint32_t overflowed(const ref_format *f, double magnitude)
 {
     double step = f->value[f->largest] - f->value[f->largest - 1];
     double middle = f->value[f->largest] + step / 2;
-    if (magnitude < middle || (magnitude == middle && f->largest % 2 == 0))
-        return f->largest;
+    if (magnitude < middle || (magnitude == middle && f->largest % 2 == 0)) return f->largest;
     return f->has_infinity ? f->largest + 1 : f->nan;
 }
 
 uint32_t ref_narrow(kith_dtype dtype, double x)
 {
     const ref_format *f = ref_format_of(dtype);
-    if (isnan(x))
-        return f->nan;
+    if (isnan(x)) return f->nan;
     uint32_t sign = signbit(x) ? sign_bit(f) : 0;
     double magnitude = fabs(x);
-    if (magnitude > f->value[f->largest])
-        return sign | overflowed(f, magnitude);
+    if (magnitude > f->value[f->largest]) return sign | overflowed(f, magnitude);
     uint32_t low = 0, high = f->largest;
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
@@ -98,8 +94,7 @@ uint32_t ref_narrow(kith_dtype dtype, double x)
             high = middle;
     }
     double below = magnitude - f->value[low], above = f->value[high] - magnitude;
-    if (below == above)
-        return sign | (low % 2 == 0 ? low : high);
+    if (below == above) return sign | (low % 2 == 0 ? low : high);
     return sign | (below < above ? low : high);
 }
 
@@ -165,12 +160,10 @@ static uint64_t encoded(kith_dtype dtype, number n)
 {
     uint64_t raw = 0;
     if (dtype == KITH_F64) {
-        if (isnan(n.f))
-            return UINT64_C(0x7ff8000000000000);
+        if (isnan(n.f)) return UINT64_C(0x7ff8000000000000);
         memcpy(&raw, &n.f, sizeof n.f);
     } else if (dtype == KITH_F32) {
-        if (isnan(n.f))
-            return 0x7fc00000;
+        if (isnan(n.f)) return 0x7fc00000;
         float single = (float)n.f;
         uint32_t low;
         memcpy(&low, &single, sizeof low);
@@ -179,8 +172,7 @@ static uint64_t encoded(kith_dtype dtype, number n)
         raw = ref_narrow(dtype, n.f);
     } else {
         raw = (uint64_t)n.i;
-        if (kith_dtype_nbytes(dtype) < 8)
-            raw &= (UINT64_C(1) << (8 * kith_dtype_nbytes(dtype))) - 1;
+        if (kith_dtype_nbytes(dtype) < 8) raw &= (UINT64_C(1) << (8 * kith_dtype_nbytes(dtype))) - 1;
     }
     return raw;
 }
@@ -253,8 +245,7 @@ uint64_t ref_reduce(kith_dtype dtype, int op, double scalar, int p, const uint64
 {
     setting s = { dtype, op, scalar, p };
     number v[128];
-    if (p == 1 && op != KI_OP_PREMUL_SUM)
-        return raw[0];
+    if (p == 1 && op != KI_OP_PREMUL_SUM) return raw[0];
     for (int r = 0; r < p; r++) {
         v[r] = decoded(dtype, raw[r]);
         if (op == KI_OP_PREMUL_SUM && ref_is_float(dtype))
@@ -282,9 +273,26 @@ uint64_t ref_random(uint64_t *state)
 
 static double special_float(uint64_t r)
 {
-    static const double values[] = { 0.0,    -0.0,  (double)INFINITY, -(double)INFINITY, (double)NAN, 65504,  -65504, 57344,
-                                     -448,   448,   1.0,              -1.0,              0x1p-24,     0x1p-9, 1e-40,  -1e-40,
-                                     3.3e38, -3e38, 0x1p-149,         464 };
+    static const double values[] = { 0.0,
+                                     -0.0,
+                                     (double)INFINITY,
+                                     -(double)INFINITY,
+                                     (double)NAN,
+                                     65504,
+                                     -65504,
+                                     57344,
+                                     -448,
+                                     448,
+                                     1.0,
+                                     -1.0,
+                                     0x1p-24,
+                                     0x1p-9,
+                                     1e-40,
+                                     -1e-40,
+                                     3.3e38,
+                                     -3e38,
+                                     0x1p-149,
+                                     464 };
     return values[r % (sizeof values / sizeof values[0])];
 }
 
@@ -293,8 +301,7 @@ uint64_t ref_random_raw(kith_dtype dtype, uint64_t *state)
     uint64_t kind = ref_random(state) % 64, bits = ref_random(state);
     size_t nbytes = kith_dtype_nbytes(dtype);
     uint64_t mask = nbytes == 8 ? UINT64_MAX : (UINT64_C(1) << (8 * nbytes)) - 1;
-    if (kind == 0 || (!ref_is_float(dtype) && kind < 48))
-        return bits & mask;
+    if (kind == 0 || (!ref_is_float(dtype) && kind < 48)) return bits & mask;
     number n = { 0, 0 };
     if (ref_is_float(dtype)) {
         double mantissa = 1.0 + (double)(bits >> 12) * 0x1p-52;

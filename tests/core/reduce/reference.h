@@ -1,8 +1,8 @@
 /* tests/core/reduce/reference.h - what reductions shall give, one element at a time, without the library's code.
  *
- * Small floats are tables of all their values as doubles; narrowing searches the table for the nearest value. f32 arithmetic
- * is done in double and rounded once more, which is exact for one operation (53 >= 2 * 24 + 2 bits). Integers are
- * __int128. The order of combination is written as kith/coll.h tells it.
+ * Small floats are tables of all their values as doubles; narrowing searches the table for the nearest value. f32
+ * arithmetic is done in double and rounded once more, which is exact for one operation (53 >= 2 * 24 + 2 bits).
+ * Integers are __int128. The order of combination is written as kith/coll.h tells it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -16,9 +16,9 @@
 typedef struct ref_format {
     int exponent_bits, mantissa_bits;
     int has_infinity;
-    uint32_t nan;          /* the canonical one */
-    double value[32768];   /* of each code with the sign clear; ascending up to `largest` */
-    uint32_t largest;      /* code of the largest finite value */
+    uint32_t nan;        /* the canonical one */
+    double value[32768]; /* of each code with the sign clear; ascending up to `largest` */
+    uint32_t largest;    /* code of the largest finite value */
 } ref_format;
 
 /* dtype must be f16, bf16, f8e4m3 or f8e5m2. */

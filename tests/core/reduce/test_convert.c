@@ -1,4 +1,5 @@
-/* tests/core/reduce/test_convert.c - conversions: every code of every small float, and every place where narrowing rounds.
+/* tests/core/reduce/test_convert.c - conversions: every code of every small float, and every place where narrowing
+ * rounds.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -108,8 +109,7 @@ static void test_narrow_random(void **state)
     uint64_t random = 7;
     for (int i = 0; i < 2000000; i++) {
         float x = from_bits((uint32_t)ref_random(&random));
-        if (!isnan(x))
-            check_narrow(dtype, x);
+        if (!isnan(x)) check_narrow(dtype, x);
     }
 }
 

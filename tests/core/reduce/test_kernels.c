@@ -1,5 +1,6 @@
-/* tests/core/reduce/test_kernels.c - every kernel of every instruction set against the reference, bit for bit: all dtypes and
- * operators, counts around vector and block lengths, numbers of ranks, alignments, in place, streaming, several destinations.
+/* tests/core/reduce/test_kernels.c - every kernel of every instruction set against the reference, bit for bit: all
+ * dtypes and operators, counts around vector and block lengths, numbers of ranks, alignments, in place, streaming,
+ * several destinations.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -17,14 +18,14 @@ enum { RANKS_MOST = 33, COUNT_MOST = 4097, DST_MOST = 3, BUFFER_NBYTES = (COUNT_
 
 static const int rank_counts[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33 };
 static const size_t counts[] = { 0, 1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 65, 736, 4097 };
-static const int operators[] = { KITH_SUM, KITH_PROD, KITH_MIN, KITH_MAX, KITH_AVG, KITH_BAND, KITH_BOR, KITH_BXOR,
-                                 KI_OP_PREMUL_SUM };
+static const int operators[] = { KITH_SUM,  KITH_PROD, KITH_MIN,  KITH_MAX,        KITH_AVG,
+                                 KITH_BAND, KITH_BOR,  KITH_BXOR, KI_OP_PREMUL_SUM };
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 typedef struct variant {
     size_t src_shift, dst_shift; /* bytes from a cache line, times rank or destination + 1 */
-    int in_place;                /* 0: no, 1: first destination is the first source, 2: it is the last one, 3: both ends */
+    int in_place; /* 0: no, 1: first destination is the first source, 2: it is the last one, 3: both ends */
     int dst_count;
     unsigned flags;
 } variant;
@@ -68,8 +69,7 @@ static void make_data(bench *b, uint64_t *state)
 
 static void check_equal(const bench *b, const char *isa, const variant *v, size_t count, const unsigned char *result)
 {
-    if (memcmp(result, b->expected, count * b->nbytes) == 0)
-        return;
+    if (memcmp(result, b->expected, count * b->nbytes) == 0) return;
     for (size_t i = 0; i < count; i++) {
         uint64_t got = ref_get(result, b->nbytes, i), wanted = ref_get(b->expected, b->nbytes, i);
         if (got != wanted)
@@ -97,10 +97,8 @@ static void run_one(bench *b, const ki_reducer *reducer, const variant *v, size_
         dst[k] = b->dst[k] + 16 + (v->dst_shift * (size_t)(k + 1)) % 64;
     }
     int last = b->p - 1;
-    if (v->in_place & 1)
-        dst[0] = (void *)(uintptr_t)src[0];
-    if (v->in_place & 2)
-        dst[v->in_place == 3 && last > 0 ? 1 : 0] = (void *)(uintptr_t)src[last];
+    if (v->in_place & 1) dst[0] = (void *)(uintptr_t)src[0];
+    if (v->in_place & 2) dst[v->in_place == 3 && last > 0 ? 1 : 0] = (void *)(uintptr_t)src[last];
     reducer->base.reduce(&reducer->base, src, b->p, dst, v->dst_count, count, v->flags);
     for (int k = 0; k < v->dst_count; k++) {
         check_equal(b, reducer->kernels->isa, v, count, dst[k]);
@@ -110,10 +108,8 @@ static void run_one(bench *b, const ki_reducer *reducer, const variant *v, size_
             check_untouched(start + nbytes, 16);
         }
     }
-    if (v->in_place & 1)
-        memcpy((void *)(uintptr_t)src[0], b->clean[0], nbytes);
-    if (v->in_place & 2)
-        memcpy((void *)(uintptr_t)src[last], b->clean[last], nbytes);
+    if (v->in_place & 1) memcpy((void *)(uintptr_t)src[0], b->clean[0], nbytes);
+    if (v->in_place & 2) memcpy((void *)(uintptr_t)src[last], b->clean[last], nbytes);
 }
 
 static void run_variants(bench *b, const ki_order *order)
@@ -175,8 +171,7 @@ static void check_dtype(kith_dtype dtype)
     for (size_t o = 0; o < LENGTH(operators); o++) {
         b.op = (ki_op){ .builtin = operators[o], .scalar = ref_is_float(dtype) ? 0.3 : 3, .is_commutative = true };
         strcpy(b.op.name, operators[o] == KI_OP_PREMUL_SUM ? "premul_sum" : "built-in");
-        if (operators[o] < KITH_OP_BUILTIN_COUNT && !kith_op_is_defined(operators[o], dtype))
-            continue;
+        if (operators[o] < KITH_OP_BUILTIN_COUNT && !kith_op_is_defined(operators[o], dtype)) continue;
         assert_int_equal(ki_op_check(&b.op, dtype), KITH_OK);
         for (size_t i = 0; i < LENGTH(rank_counts); i++) {
             b.p = rank_counts[i];
@@ -184,8 +179,7 @@ static void check_dtype(kith_dtype dtype)
             assert_int_equal(ki_order_create(b.p, NULL, &order), KITH_OK);
             make_data(&b, &state);
             run_variants(&b, &order);
-            if (b.p > 1)
-                run_steps(&b, &order);
+            if (b.p > 1) run_steps(&b, &order);
             ki_order_destroy(&order);
         }
     }

@@ -189,8 +189,8 @@ static void test_user_operator(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_documented),    cmocka_unit_test(test_hosts),         cmocka_unit_test(test_rule_up_to_64),
-        cmocka_unit_test(test_bad_size),      cmocka_unit_test(test_user_operator),
+        cmocka_unit_test(test_documented), cmocka_unit_test(test_hosts),         cmocka_unit_test(test_rule_up_to_64),
+        cmocka_unit_test(test_bad_size),   cmocka_unit_test(test_user_operator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* tests/core/reduce/test_reduce.c - what reductions promise: public cases retold, the same bits at every position, orders over hosts,
- * checks of operators, names, streaming copies.
+/* tests/core/reduce/test_reduce.c - what reductions promise: public cases retold, the same bits at every position,
+ * orders over hosts, checks of operators, names, streaming copies.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -31,12 +31,9 @@ static void reduce_all(kith_dtype dtype, int builtin, int p, const int *node_of,
 
 static double value_of(kith_dtype dtype, uint64_t raw)
 {
-    if (dtype == KITH_BF16)
-        return (double)ki_bf16_to_f32((uint16_t)raw);
-    if (dtype == KITH_INT32)
-        return (double)(int32_t)(uint32_t)raw;
-    if (dtype == KITH_INT64)
-        return (double)(int64_t)raw;
+    if (dtype == KITH_BF16) return (double)ki_bf16_to_f32((uint16_t)raw);
+    if (dtype == KITH_INT32) return (double)(int32_t)(uint32_t)raw;
+    if (dtype == KITH_INT64) return (double)(int64_t)raw;
     float x;
     uint32_t low = (uint32_t)raw;
     memcpy(&x, &low, sizeof x);
@@ -45,10 +42,8 @@ static double value_of(kith_dtype dtype, uint64_t raw)
 
 static uint64_t raw_of(kith_dtype dtype, double value)
 {
-    if (dtype == KITH_BF16)
-        return ki_f32_to_bf16((float)value);
-    if (dtype == KITH_INT32 || dtype == KITH_INT64)
-        return (uint64_t)(int64_t)value;
+    if (dtype == KITH_BF16) return ki_f32_to_bf16((float)value);
+    if (dtype == KITH_INT32 || dtype == KITH_INT64) return (uint64_t)(int64_t)value;
     float x = (float)value;
     uint32_t low;
     memcpy(&low, &x, sizeof low);
@@ -373,12 +368,18 @@ static void test_kernel_selection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_avg_divides_by_ranks),   cmocka_unit_test(test_bf16_avg_stays_finite),
-        cmocka_unit_test(test_f16_sum_rounds_once),    cmocka_unit_test(test_integer_sums_wrap),
-        cmocka_unit_test(test_nan_and_zero),           cmocka_unit_test(test_same_bits_everywhere),
-        cmocka_unit_test(test_order_over_hosts),       cmocka_unit_test(test_op_check),
-        cmocka_unit_test(test_premul_of_large_scalar), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_copy_stream),            cmocka_unit_test(test_kernel_selection),
+        cmocka_unit_test(test_avg_divides_by_ranks),
+        cmocka_unit_test(test_bf16_avg_stays_finite),
+        cmocka_unit_test(test_f16_sum_rounds_once),
+        cmocka_unit_test(test_integer_sums_wrap),
+        cmocka_unit_test(test_nan_and_zero),
+        cmocka_unit_test(test_same_bits_everywhere),
+        cmocka_unit_test(test_order_over_hosts),
+        cmocka_unit_test(test_op_check),
+        cmocka_unit_test(test_premul_of_large_scalar),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_copy_stream),
+        cmocka_unit_test(test_kernel_selection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
