@@ -83,9 +83,7 @@ void ki_request_describe(const kith_request *request, char *text, size_t nbytes)
     if (request->kind == KI_REQUEST_COLL)
         ki_coll_describe(request->group->ctx, &request->coll, request->op_number, text, nbytes);
     else
-        snprintf(text, nbytes, "%s of %zu B %s rank %d tag %llu", request->kind == KI_REQUEST_SEND ? "send" : "receive",
-                 request->msg.nbytes, request->kind == KI_REQUEST_SEND ? "to" : "from", request->msg.peer,
-                 (unsigned long long)request->msg.tag);
+        ki_message_describe(request->kind, &request->msg, text, nbytes);
 }
 
 /* ---- requests ---- */
@@ -400,7 +398,7 @@ kith_status kith_coll_algorithm(kith_group *group, kith_coll_kind kind, size_t c
     if (path == KI_PATH_NATIVE)
         is_exact = (native->exact_dtypes >> dtype & 1) != 0;
     else if (path == KI_PATH_ALGO)
-        is_exact = algo->is_deterministic;
+        is_exact = ki_algo_is_deterministic(algo, &args);
     *name = path == KI_PATH_LOCAL    ? "local"
             : path == KI_PATH_HIER   ? "hierarchical"
             : path == KI_PATH_NATIVE ? (native->algorithm != NULL ? native->algorithm : group->backend->name)

@@ -101,9 +101,11 @@ static kith_status check_blocks(const kith_be_coll *coll, const size_t *counts, 
     return status;
 }
 
+/* An empty block may have any displacement: it is nowhere. */
 static span block_span(const kith_be_coll *coll, const void *base, const size_t *displs, const size_t *counts, int i)
 {
-    return (span){ (const unsigned char *)base + displs[i] * coll->nbytes, counts[i] * coll->nbytes };
+    size_t start = counts[i] > 0 ? displs[i] * coll->nbytes : 0;
+    return (span){ (const unsigned char *)base + start, counts[i] * coll->nbytes };
 }
 
 static size_t sum_before(const size_t *counts, int rank)

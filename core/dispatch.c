@@ -247,7 +247,7 @@ static kith_status time_out_native(kith_group *group, const kith_be_coll *coll, 
     free(mask);
     group->backend->coll_cancel(group->bg, slot);
     ki_group_fail(group, status, "%s", kith_error_detail());
-    ki_trace_dump_on_timeout(group);
+    ki_trace_dump_on_timeout(group->ctx);
     return status;
 }
 

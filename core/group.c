@@ -68,8 +68,10 @@ static uint64_t hash_options(const kith_group_options *o)
     return ki_hash(hash, &o->is_check, sizeof o->is_check);
 }
 
+enum { WISH_SPLIT, WISH_LIST, WISH_DUP };
+
 typedef struct wish {
-    int32_t is_list; /* kith_group_create(): hash covers the list */
+    int32_t call; /* WISH_...; the hash covers a list */
     int32_t color, key;
     int32_t pad;
     uint64_t hash;
@@ -80,8 +82,8 @@ static kith_status gather_wishes(kith_group *parent, const char *what, kith_stat
 {
     kith_status status = ki_group_exchange(parent, what, mine, own, sizeof *own, all);
     for (int i = 0; status == KITH_OK && i < parent->size; i++) {
-        if (all[i].is_list != own->is_list)
-            status = ki_fail(KITH_ERR_MISMATCH, "%s: ranks of '%s' called create and split at the same time", what,
+        if (all[i].call != own->call)
+            status = ki_fail(KITH_ERR_MISMATCH, "%s: ranks of '%s' called create, split or dup at the same time", what,
                              parent->name);
         else if (all[i].hash != all[0].hash)
             status = ki_fail(KITH_ERR_MISMATCH, "%s: ranks 0 and %d of '%s' gave different lists or options", what, i,
@@ -147,7 +149,7 @@ kith_status kith_group_create(kith_group *parent, const int *ranks, size_t count
     uint32_t number = parent->child_count++;
     char name[64];
     default_name(parent, number, name, sizeof name);
-    wish own = { .is_list = 1 }, *all = (wish *)calloc((size_t)parent->size, sizeof *all);
+    wish own = { .call = WISH_LIST }, *all = (wish *)calloc((size_t)parent->size, sizeof *all);
     int *world = (int *)malloc((size_t)parent->size * sizeof *world);
     if (status == KITH_OK && (all == NULL || world == NULL))
         status = ki_fail(KITH_ERR_NO_MEMORY, "kith_group_create: no memory");
@@ -208,11 +210,13 @@ kith_status kith_group_split(kith_group *parent, int color, int key, const kith_
     char name[64];
     default_name(parent, number, name, sizeof name);
     size_t size = (size_t)parent->size;
-    wish own = { .color = color, .key = key, .hash = hash_options(options) }, *all = (wish *)calloc(size, sizeof *all);
+    wish own = { .call = WISH_SPLIT, .color = color, .key = key }, *all = (wish *)calloc(size, sizeof *all);
     keyed *sorted = (keyed *)calloc(size, sizeof *sorted);
     int *world = (int *)calloc(size, sizeof *world);
     if (status == KITH_OK && (all == NULL || sorted == NULL || world == NULL))
         status = ki_fail(KITH_ERR_NO_MEMORY, "kith_group_split: no memory");
+    if (status == KITH_OK)
+        own.hash = hash_options(options);
     status = gather_wishes(parent, "kith_group_split", status, &own, all);
     kith_group *made = NULL;
     if (status == KITH_OK) {
@@ -231,12 +235,20 @@ kith_status kith_group_split(kith_group *parent, int color, int key, const kith_
 kith_status kith_group_dup(kith_group *parent, const kith_group_options *options, kith_group **group)
 {
     kith_status status = check_call(parent, options, group, "kith_group_dup");
-    if (status != KITH_OK)
+    if (!ki_group_is_valid(parent))
         return status;
     uint32_t number = parent->child_count++;
     char name[64];
     default_name(parent, number, name, sizeof name);
-    return ki_group_build_child(parent, parent->world_ranks, parent->size, options, name, number, group);
+    wish own = { .call = WISH_DUP, .hash = status == KITH_OK ? hash_options(options) : 0 };
+    wish *all = (wish *)calloc((size_t)parent->size, sizeof *all);
+    if (status == KITH_OK && all == NULL)
+        status = ki_fail(KITH_ERR_NO_MEMORY, "kith_group_dup: no memory");
+    status = gather_wishes(parent, "kith_group_dup", status, &own, all);
+    free(all);
+    return status != KITH_OK ? status
+                             : ki_group_build_child(parent, parent->world_ranks, parent->size, options, name, number,
+                                                    group);
 }
 
 kith_status kith_group_destroy(kith_group *group)

@@ -12,6 +12,7 @@
 #include "progress.h"
 #include "request.h"
 #include "trace.h"
+#include <stdio.h>
 #include <string.h>
 
 /* What a caller gives, checked; size in bytes. */
@@ -35,6 +36,13 @@ static kith_status check_message(kith_group *group, const char *function, const 
     return group->status == KITH_OK && atomic_load_explicit(&group->abort_flag, memory_order_relaxed) == 0
                ? KITH_OK
                : ki_group_refuse(group, function);
+}
+
+void ki_message_describe(ki_request_kind kind, const kith_be_msg *msg, char *text, size_t nbytes)
+{
+    bool is_send = kind == KI_REQUEST_SEND;
+    snprintf(text, nbytes, "%s of %zu B %s rank %d tag %llu", is_send ? "send" : "receive", msg->nbytes,
+             is_send ? "to" : "from", msg->peer, (unsigned long long)msg->tag);
 }
 
 static kith_status make(kith_group *group, ki_request_kind kind, const void *buffer, size_t nbytes, kith_dtype dtype,
@@ -120,6 +128,16 @@ kith_status kith_recv_init(kith_group *group, void *buffer, size_t count, kith_d
 
 /* ---- blocking ---- */
 
+static kith_status time_out(kith_group *group, ki_request_kind kind, const kith_be_msg *msg)
+{
+    char text[160];
+    ki_message_describe(kind, msg, text, sizeof text);
+    kith_status status =
+        ki_report_message_timeout(group, text, kind == KI_REQUEST_SEND, msg->peer, group->timeout_ms);
+    ki_trace_dump_on_timeout(group->ctx);
+    return status;
+}
+
 /* Runs a message from the stack when it ends within the first polls; else it becomes a request. is_over tells. */
 static kith_status run_short(kith_group *group, ki_request_kind kind, const kith_be_msg *msg, kith_dtype dtype,
                              size_t *received)
@@ -144,13 +162,7 @@ static kith_status run_short(kith_group *group, ki_request_kind kind, const kith
             status = ki_group_refuse(group, kind == KI_REQUEST_SEND ? "send" : "receive");
         }
         if (status == KITH_OK && ki_waiter_pause(&waiter) != KITH_OK)
-            status =
-                ki_fail(KITH_ERR_TIMEOUT,
-                        "%s of %zu B %s rank %d tag %llu on group '%s' did not complete within %lld ms: rank %d has no "
-                        "matching %s",
-                        kind == KI_REQUEST_SEND ? "send" : "receive", msg->nbytes,
-                        kind == KI_REQUEST_SEND ? "to" : "from", msg->peer, (unsigned long long)msg->tag, group->name,
-                        (long long)group->timeout_ms, msg->peer, kind == KI_REQUEST_SEND ? "receive" : "send");
+            status = time_out(group, kind, msg);
         if (status != KITH_OK)
             backend->msg_cancel(group->bg, &slot);
     }

@@ -189,33 +189,44 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
 
 #define REPORT_WAIT_NS 250000000
 
-static void publish_position(kith_group *group, const char *operation)
+#define POSITION_NBYTES 256
+#define POSITIONS_TOLD 8
+
+static void publish_position(kith_group *group, const char *operation, char *text)
 {
-    char key[64], text[200];
+    char key[64];
     snprintf(key, sizeof key, "late/%d", group->ctx->rank);
-    snprintf(text, sizeof text, "%s on group '%s'", operation, group->name);
+    snprintf(text, POSITION_NBYTES, "%s on group '%s'", operation, group->name);
     ki_store_set(group->ctx->store, key, text, strlen(text) + 1);
 }
 
-/* Where the others say they are. The ones without a word are marked in is_silent. */
-static void read_positions(kith_group *group, ki_text *positions, unsigned char *is_silent)
+/* Where a rank of the group says that it waits. False when it says nothing until the deadline. */
+static bool read_position(const kith_group *group, int rank, int64_t deadline_ns, char *text)
+{
+    char key[64];
+    void *value = NULL;
+    size_t nbytes = 0;
+    snprintf(key, sizeof key, "late/%d", group->world_ranks[rank]);
+    if (ki_store_get(group->ctx->store, key, deadline_ns, &value, &nbytes) != KITH_OK)
+        return false;
+    snprintf(text, POSITION_NBYTES, "%.*s", nbytes > 0 ? (int)nbytes - 1 : 0, (const char *)value);
+    free(value);
+    return true;
+}
+
+/* Who is not in the operation `here`: the silent ones, and those that wait elsewhere, whose places are told. */
+static void read_positions(const kith_group *group, const char *here, ki_text *positions, unsigned char *is_absent)
 {
     int64_t deadline = ki_now_ns() + REPORT_WAIT_NS;
     int told = 0;
     for (int r = 0; r < group->size; r++) {
+        char there[POSITION_NBYTES];
         if (r == group->rank)
             continue;
-        char key[64];
-        void *value = NULL;
-        size_t nbytes = 0;
-        snprintf(key, sizeof key, "late/%d", group->world_ranks[r]);
-        if (ki_store_get(group->ctx->store, key, deadline, &value, &nbytes) != KITH_OK) {
-            is_silent[r] = 1;
-            continue;
-        }
-        if (told++ < 8 && nbytes > 0)
-            ki_text_add(positions, "; rank %d waits in %.*s", r, (int)nbytes - 1, (const char *)value);
-        free(value);
+        bool has_word = read_position(group, r, deadline, there);
+        is_absent[r] = !has_word || strcmp(there, here) != 0;
+        if (has_word && is_absent[r] && told++ < POSITIONS_TOLD)
+            ki_text_add(positions, "; rank %d waits in %s", r, there);
     }
 }
 
@@ -223,12 +234,13 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
                               int64_t timeout_ms)
 {
     ki_text missing = { 0 }, positions = { 0 };
-    unsigned char *is_silent = (unsigned char *)calloc((size_t)group->size, 1);
-    if (group->ctx->store != NULL && is_silent != NULL) {
-        publish_position(group, operation);
-        read_positions(group, &positions, is_silent);
+    char here[POSITION_NBYTES];
+    unsigned char *is_absent = (unsigned char *)calloc((size_t)group->size, 1);
+    if (group->ctx->store != NULL && is_absent != NULL) {
+        publish_position(group, operation, here);
+        read_positions(group, here, &positions, is_absent);
     }
-    const unsigned char *who = is_missing != NULL ? is_missing : is_silent;
+    const unsigned char *who = is_missing != NULL ? is_missing : is_absent;
     if (who != NULL)
         ki_text_add_ranges(&missing, who, group->size, 16);
     const char *list = ki_text_chars(&missing);
@@ -236,8 +248,23 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
         ki_fail(KITH_ERR_TIMEOUT, "%s on group '%s' (%d ranks) did not complete within %lld ms; missing rank%s: %s%s",
                 operation, group->name, group->size, (long long)timeout_ms, strpbrk(list, ",-") != NULL ? "s" : "",
                 *list != '\0' ? list : "none (peers are late or elsewhere)", ki_text_chars(&positions));
-    free(is_silent);
+    free(is_absent);
     ki_text_fini(&missing);
     ki_text_fini(&positions);
     return status;
+}
+
+kith_status ki_report_message_timeout(kith_group *group, const char *message, bool is_send, int peer,
+                                      int64_t timeout_ms)
+{
+    char here[POSITION_NBYTES], there[POSITION_NBYTES];
+    bool has_word = false;
+    if (group->ctx->store != NULL) {
+        publish_position(group, message, here);
+        has_word = peer != group->rank && read_position(group, peer, ki_now_ns() + REPORT_WAIT_NS, there);
+    }
+    return ki_fail(
+        KITH_ERR_TIMEOUT, "%s on group '%s' did not complete within %lld ms: rank %d has no matching %s%s%s", message,
+        group->name, (long long)timeout_ms, peer, is_send ? "receive" : "send", has_word ? "; it waits in " : "",
+        has_word ? there : "");
 }

@@ -46,4 +46,8 @@ kith_status ki_group_refuse(kith_group *group, const char *function);
 kith_status ki_report_timeout(kith_group *group, const char *operation, const unsigned char *is_missing,
                               int64_t timeout_ms);
 
+/* The same for a message that the peer did not match. */
+kith_status ki_report_message_timeout(kith_group *group, const char *message, bool is_send, int peer,
+                                      int64_t timeout_ms);
+
 #endif

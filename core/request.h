@@ -38,6 +38,7 @@ void ki_release_persistent(kith_ctx *ctx, const kith_group *group);
 
 /* One line that names the operation: "all_reduce f32 x64 sum seq 7", "send 12 B to rank 3 tag 9". */
 void ki_request_describe(const kith_request *request, char *text, size_t nbytes);
+void ki_message_describe(ki_request_kind kind, const kith_be_msg *msg, char *text, size_t nbytes);
 void ki_coll_describe(const kith_ctx *ctx, const kith_be_coll *coll, kith_op op, char *text, size_t nbytes);
 
 #endif

@@ -91,21 +91,25 @@ static kith_status write_text(const char *path, const ki_text *text, const char 
     return is_written ? KITH_OK : ki_fail(KITH_ERR_IO, "flight record: cannot write %s: %s", path, strerror(errno));
 }
 
-static kith_status dump(const kith_group *group, const char *path, const char *mode)
+static void add_group(const kith_group *group, ki_text *text)
 {
-    ki_text text = { 0 };
-    char real_path[PATH_MAX];
     double scale = ns_per_tick();
     int64_t now_ns = ki_now_ns();
     uint64_t now = ki_ticks();
-    add_header(group, &text);
+    add_header(group, text);
     uint32_t count = group->trace_next < group->trace_capacity ? group->trace_next : group->trace_capacity;
     for (uint32_t i = group->trace_next - count; i != group->trace_next; i++)
-        add_record(group, &group->trace[i & (group->trace_capacity - 1)], now_ns, now, scale, &text);
-    expand(path, group->ctx->rank, real_path, sizeof real_path);
-    kith_status status = text.is_failed ? ki_fail(KITH_ERR_NO_MEMORY, "flight record: no memory for the text")
-                                        : write_text(real_path, &text, mode);
-    ki_text_fini(&text);
+        add_record(group, &group->trace[i & (group->trace_capacity - 1)], now_ns, now, scale, text);
+}
+
+/* Writes the text and releases it. */
+static kith_status finish(ki_text *text, const char *path, int rank, const char *mode)
+{
+    char real_path[PATH_MAX];
+    expand(path, rank, real_path, sizeof real_path);
+    kith_status status = text->is_failed ? ki_fail(KITH_ERR_NO_MEMORY, "flight record: no memory for the text")
+                                         : write_text(real_path, text, mode);
+    ki_text_fini(text);
     return status;
 }
 
@@ -114,17 +118,24 @@ kith_status kith_group_dump(const kith_group *group, const char *path)
     KI_CHECK_GROUP(group, "kith_group_dump");
     if (path == NULL || *path == '\0')
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_dump: the path is missing");
-    return dump(group, path, "w");
+    ki_text text = { 0 };
+    add_group(group, &text);
+    return finish(&text, path, group->ctx->rank, "w");
 }
 
-void ki_trace_dump_on_timeout(const kith_group *group)
+/* All groups: what a rank did last on another one is what the others look for. */
+void ki_trace_dump_on_timeout(const kith_ctx *ctx)
 {
-    const char *path = ki_config_get(group->ctx->config, "dump_on_timeout");
+    const char *path = ki_config_get(ctx->config, "dump_on_timeout");
     if (path == NULL || *path == '\0')
         return;
     char detail[KI_DETAIL_NBYTES];
     snprintf(detail, sizeof detail, "%s", kith_error_detail());
-    if (dump(group, path, "a") == KITH_OK)
-        ki_log(KITH_LOG_INFO, "flight record of group '%s' written to %s", group->name, path);
+    ki_text text = { 0 };
+    for (const kith_group *g = ctx->groups; g != NULL; g = g->next)
+        if (!g->is_internal)
+            add_group(g, &text);
+    if (finish(&text, path, ctx->rank, "a") == KITH_OK)
+        ki_log(KITH_LOG_INFO, "flight records were written to %s", path);
     ki_fail_quiet(KITH_ERR_TIMEOUT, "%s", detail); /* the timeout stays the thread's detail */
 }

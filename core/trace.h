@@ -29,8 +29,8 @@ static inline uint64_t ki_ticks(void)
 static inline uint32_t ki_trace_begin(kith_group *group, int kind, size_t count, kith_dtype dtype, kith_op op, int root,
                                       uint64_t sequence)
 {
-    uint32_t index = group->trace_next++ & (group->trace_capacity - 1); /* a power of two */
-    ki_trace_record *record = &group->trace[index];
+    uint32_t index = group->trace_next++;
+    ki_trace_record *record = &group->trace[index & (group->trace_capacity - 1)]; /* a power of two */
     record->sequence = sequence;
     record->start_ticks = ki_ticks();
     record->end_ticks = 0;
@@ -44,15 +44,26 @@ static inline uint32_t ki_trace_begin(kith_group *group, int kind, size_t count,
     return index;
 }
 
+/* Later operations may have taken the record's place meanwhile. */
 static inline void ki_trace_end(kith_group *group, uint32_t index, kith_status status)
 {
-    ki_trace_record *record = &group->trace[index];
+    if (group->trace_next - index > group->trace_capacity)
+        return;
+    ki_trace_record *record = &group->trace[index & (group->trace_capacity - 1)];
     record->state = status == KITH_OK ? KI_TRACE_DONE : KI_TRACE_FAILED;
     record->status = status;
 }
 
-/* Dumps to the path of the setting dump_on_timeout, if there is one. */
-void ki_trace_dump_on_timeout(const kith_group *group);
+/* The same, with the time. */
+static inline void ki_trace_end_timed(kith_group *group, uint32_t index, kith_status status)
+{
+    if (group->trace_next - index <= group->trace_capacity)
+        group->trace[index & (group->trace_capacity - 1)].end_ticks = ki_ticks();
+    ki_trace_end(group, index, status);
+}
+
+/* Dumps all groups of the context to the path of the setting dump_on_timeout, if there is one. */
+void ki_trace_dump_on_timeout(const kith_ctx *ctx);
 
 /* Text of a record's kind: a collective's name, "send" or "recv". */
 const char *ki_trace_kind_name(int kind);

@@ -84,6 +84,15 @@ bool shm_cells_fits(const shm_group *group)
     return (size_t)(last->data + last->nbytes - group->out[0].data) <= group->eager_nbytes;
 }
 
+/* Behind a descriptor there is no room in the line. */
+static unsigned char *payload_of(const shm_group *group, int writer)
+{
+    shm_cell *cell = shm_cell_of(group, writer, group->coll.number);
+    if (group->coll.path == SHM_PATH_CHOOSE)
+        return (unsigned char *)cell + SHM_LINE;
+    return shm_cell_payload(cell, cell_nbytes(group, writer));
+}
+
 static void copy_own(shm_group *group)
 {
     const shm_span *out = &group->out[group->rank], *in = &group->in[group->rank];
@@ -91,14 +100,12 @@ static void copy_own(shm_group *group)
         memmove(in->data, out->data, shm_min(out->nbytes, in->nbytes));
 }
 
-void shm_cells_publish(shm_group *group)
+void shm_cells_fill(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    shm_cell *cell = shm_cell_of(group, group->rank, coll->number);
-    size_t total = cell_nbytes(group, group->rank);
-    unsigned char *to = shm_cell_payload(cell, total);
+    unsigned char *to = payload_of(group, group->rank);
     if (coll->traits->is_multicast) {
-        copy_small(to, group->out[group->rank].data, total);
+        copy_small(to, group->out[group->rank].data, group->out[group->rank].nbytes);
     } else {
         for (int r = 0; r < group->size; r++) {
             if (r == group->rank)
@@ -107,8 +114,6 @@ void shm_cells_publish(shm_group *group)
             to += group->out[r].nbytes;
         }
     }
-    shm_store(&cell->flag, coll->number);
-    shm_wake(group);
 }
 
 static bool is_writer(const shm_group *group, int rank)
@@ -128,12 +133,9 @@ static void reduce_cells(shm_group *group)
 {
     shm_coll *coll = &group->coll;
     const shm_span *in = &group->in[group->rank];
-    for (int r = 0; r < group->size; r++) {
-        if (r != group->rank) {
-            shm_cell *cell = shm_cell_of(group, r, coll->number);
-            group->sources[r] = shm_cell_payload(cell, cell_nbytes(group, r)) + cell_offset(group, r);
-        }
-    }
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank)
+            group->sources[r] = payload_of(group, r) + cell_offset(group, r);
     group->sources[group->rank] = group->out[group->rank].data;
     if (coll->is_own_staged) {
         memcpy(group->scratch, group->out[group->rank].data, in->nbytes);
@@ -152,13 +154,13 @@ static bool take_cells(shm_group *group)
     for (int r = coll->next_peer; r < group->size; r++) {
         if (r != group->rank && is_writer(group, r)) {
             shm_cell *cell = shm_cell_of(group, r, coll->number);
-            if (shm_load(&cell->flag) != coll->number) {
+            if (shm_load(&cell->flag) != coll->number ||
+                (coll->path == SHM_PATH_CHOOSE && shm_load(&cell->about.payload) != coll->number)) {
                 coll->next_peer = r;
                 return false;
             }
             if (!coll->traits->is_reducing)
-                copy_small(group->in[r].data, shm_cell_payload(cell, cell_nbytes(group, r)) + cell_offset(group, r),
-                           group->in[r].nbytes);
+                copy_small(group->in[r].data, payload_of(group, r) + cell_offset(group, r), group->in[r].nbytes);
         }
     }
     coll->next_peer = group->size;
@@ -174,7 +176,9 @@ bool shm_cells_step(shm_group *group)
         if (coll->is_writer) {
             if (!shm_cells_ready(group))
                 return false;
-            shm_cells_publish(group);
+            shm_cells_fill(group);
+            shm_store(&shm_cell_of(group, group->rank, coll->number)->flag, coll->number);
+            shm_wake(group);
         }
         copy_own(group);
         coll->phase = 1;
@@ -187,6 +191,16 @@ bool shm_cells_step(shm_group *group)
         shm_store(&group->blocks[group->rank].done.value, coll->number);
         shm_wake(group);
     }
+    return true;
+}
+
+bool shm_cells_take(shm_group *group)
+{
+    if (group->coll.is_reader && !take_cells(group))
+        return false;
+    copy_own(group);
+    shm_store(&group->blocks[group->rank].done.value, group->coll.number);
+    shm_wake(group);
     return true;
 }
 

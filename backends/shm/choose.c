@@ -1,8 +1,9 @@
 /* backends/shm/choose.c - which way a larger collective goes when that depends on where the ranks' buffers lie.
  *
- * Every rank publishes a descriptor of its buffers in its cell's first line. A rank whose own buffers are not mapped knows
- * enough: the operation is not direct, and it goes on at once. A rank whose buffers are mapped waits for all descriptors: all
- * mapped, direct; else as the others. So all come to the same answer, and only those wait that may gain from it.
+ * Every rank publishes a descriptor of its buffers in its cell's first line, with what it allows (shm_reach): the least that
+ * a rank allows decides. All mapped: direct. Else, for sizes where it pays and where the kernel permits it: remote. Else as if
+ * there were no descriptors. A rank that allows too little for what could still come of it knows the answer and goes on at
+ * once; the others wait for all descriptors. So all come to the same answer, and only those wait that may gain from it.
  *
  * Up to eager_nbytes the other way is through the cells: a rank that is not mapped puts its bytes behind the descriptor
  * before it publishes; one that is does so when it has found that not all are (about.payload says when).
@@ -13,14 +14,33 @@
 
 enum { PHASE_PUBLISH, PHASE_DESCRIPTORS, PHASE_TAKE };
 
+/* Equal on all ranks, since regions are made and freed in the same order everywhere. */
+static bool can_map(const shm_group *group)
+{
+    return group->instance->settings.use_mapped && (group->is_one_process || group->region_count > 0);
+}
+
+/* Bytes that a rank would put into its cell. */
+static size_t cell_share(const shm_group *group)
+{
+    size_t block = group->coll.block_nbytes, ranks = (size_t)group->size;
+    if (group->coll.traits->is_multicast)
+        return block;
+    return block > SIZE_MAX / ranks ? SIZE_MAX : block * (ranks - 1);
+}
+
+/* Is going through the kernel faster than through the rings? A pure function of agreed values. */
+static bool is_remote_better(const shm_group *group)
+{
+    return group->has_remote && cell_share(group) > group->remote_nbytes && !shm_cells_fits(group);
+}
+
 bool shm_choose_applies(const shm_group *group)
 {
     const shm_coll *coll = &group->coll;
-    bool can_map = group->instance->settings.use_mapped && (group->is_one_process || group->region_count > 0);
-    if (coll->traits->has_own_sizes || !(can_map || group->has_remote))
+    if (coll->traits->has_own_sizes)
         return false;
-    size_t nbytes = coll->traits->is_multicast ? coll->block_nbytes : coll->block_nbytes * (size_t)(group->size - 1);
-    return nbytes > (can_map ? group->direct_nbytes : group->eager_nbytes);
+    return can_map(group) ? cell_share(group) > group->direct_nbytes : is_remote_better(group);
 }
 
 /* The memory between the lowest and the highest byte of the blocks. */
@@ -37,19 +57,16 @@ static shm_span hull(const shm_span *spans, int count)
     return low < high ? (shm_span){ (unsigned char *)low, high - low } : (shm_span){ NULL, 0 };
 }
 
-/* Describes one buffer; false when the others cannot reach it. */
+/* Finds the region of one buffer; false when the others have not mapped it. */
 static bool describe(shm_group *group, const void *start, shm_span needed, uint64_t *where, uint32_t *region)
 {
-    *where = (uint64_t)(uintptr_t)start;
     *region = 0;
     if (needed.nbytes == 0 || group->is_one_process)
         return true;
-    uint64_t offset;
+    uint64_t offset = 0, before = (uint64_t)((uintptr_t)needed.data - (uintptr_t)start);
     *region = shm_region_find(group, needed.data, needed.nbytes, &offset);
-    if (*region == 0)
-        return false;
-    *where = offset - (uint64_t)((uintptr_t)needed.data - (uintptr_t)start);
-    return true;
+    *where = offset - before;
+    return *region != 0 && before <= offset;
 }
 
 /* In these in-place forms a rank would overwrite what others still have to read. */
@@ -62,44 +79,43 @@ static bool is_order_free(const shm_group *group)
     return args->kind != KITH_ALL_TO_ALL || args->send != args->recv;
 }
 
-static bool write_descriptor(shm_group *group, shm_cell *cell)
+static shm_reach write_descriptor(shm_group *group, shm_cell *cell)
 {
     const shm_coll *coll = &group->coll;
     const kith_be_coll *args = coll->args;
     bool gives = coll->is_writer || coll->has_own || coll->traits->is_reducing;
     shm_span none = { NULL, 0 }, send = gives ? hull(group->out, group->size) : none;
     shm_span recv = coll->is_reader || coll->has_own ? hull(group->in, group->size) : none;
-    bool is_mapped = describe(group, args->send, send, &cell->about.send, &cell->about.send_region);
-    is_mapped = describe(group, args->recv, recv, &cell->about.recv, &cell->about.recv_region) && is_mapped;
-    is_mapped = is_mapped && group->instance->settings.use_mapped && is_order_free(group);
-    if (!is_mapped) {
-        cell->about.send = (uint64_t)(uintptr_t)args->send;
-        cell->about.recv = (uint64_t)(uintptr_t)args->recv;
-    }
-    cell->about.is_mapped = is_mapped;
-    return is_mapped;
+    bool is_mapped = describe(group, args->send, send, &cell->about.send_offset, &cell->about.send_region);
+    is_mapped = describe(group, args->recv, recv, &cell->about.recv_offset, &cell->about.recv_region) && is_mapped;
+    is_mapped = is_mapped && can_map(group);
+    cell->about.send = (uint64_t)(uintptr_t)args->send;
+    cell->about.recv = (uint64_t)(uintptr_t)args->recv;
+    shm_reach reach = !is_order_free(group) ? SHM_REACH_NONE : is_mapped ? SHM_REACH_MAPPED : SHM_REACH_REMOTE;
+    cell->about.reach = reach;
+    return reach;
 }
 
 /* Where the ranks' buffers are for this one. */
-static void find_far(shm_group *group, bool is_direct)
+static void find_far(shm_group *group, bool is_mapped)
 {
     for (int r = 0; r < group->size; r++) {
         const shm_cell *cell = shm_cell_of(group, r, group->coll.number);
         group->far_send[r] = (unsigned char *)(uintptr_t)cell->about.send;
         group->far_recv[r] = (unsigned char *)(uintptr_t)cell->about.recv;
-        if (!is_direct || r == group->rank || group->is_one_process)
+        if (!is_mapped || group->is_one_process)
             continue;
         if (cell->about.send_region != 0)
-            group->far_send[r] = shm_region_at(group, cell->about.send_region, r, 0) + cell->about.send;
+            group->far_send[r] = shm_region_at(group, cell->about.send_region, r, cell->about.send_offset);
         if (cell->about.recv_region != 0)
-            group->far_recv[r] = shm_region_at(group, cell->about.recv_region, r, 0) + cell->about.recv;
+            group->far_recv[r] = shm_region_at(group, cell->about.recv_region, r, cell->about.recv_offset);
     }
     group->far_send[group->rank] = (unsigned char *)(uintptr_t)group->coll.args->send;
     group->far_recv[group->rank] = group->coll.args->recv;
 }
 
 /* False while a descriptor is missing. */
-static bool has_descriptors(shm_group *group, bool *is_all_mapped)
+static bool has_descriptors(shm_group *group, shm_reach *least)
 {
     shm_coll *coll = &group->coll;
     for (int r = coll->next_peer; r < group->size; r++) {
@@ -107,59 +123,75 @@ static bool has_descriptors(shm_group *group, bool *is_all_mapped)
         if (shm_load(&shm_cell_of(group, r, coll->number)->flag) != coll->number)
             return false;
     }
-    *is_all_mapped = true;
-    for (int r = 0; r < group->size; r++)
-        *is_all_mapped = *is_all_mapped && shm_cell_of(group, r, coll->number)->about.is_mapped;
+    *least = SHM_REACH_MAPPED;
+    for (int r = 0; r < group->size; r++) {
+        shm_reach reach = (shm_reach)shm_cell_of(group, r, coll->number)->about.reach;
+        *least = reach < *least ? reach : *least;
+    }
     return true;
 }
 
-/* Goes on without mapped buffers. is_published: the descriptor is out already. */
-static void go_otherwise(shm_group *group, bool is_published)
+static void publish(shm_group *group)
+{
+    shm_store(&shm_cell_of(group, group->rank, group->coll.number)->flag, group->coll.number);
+    shm_wake(group);
+}
+
+/* Nobody works in others' buffers. The descriptor may be out already; storing the flag again does no harm. */
+static void go_staged(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    shm_cell *cell = shm_cell_of(group, group->rank, coll->number);
     coll->next_peer = 0;
     if (shm_cells_fits(group)) {
         if (coll->is_writer)
             shm_cells_fill(group);
         coll->phase = PHASE_TAKE;
-        shm_store(&cell->about.payload, coll->number);
-    }
-    if (!is_published)
-        shm_store(&cell->flag, coll->number);
-    shm_wake(group);
-    if (coll->phase != PHASE_TAKE)
+        shm_store(&shm_cell_of(group, group->rank, coll->number)->about.payload, coll->number);
+        publish(group);
+    } else {
+        publish(group);
         shm_choose_unmapped(group);
+    }
+}
+
+static void start(shm_group *group)
+{
+    shm_coll *coll = &group->coll;
+    shm_cell *cell = shm_cell_of(group, group->rank, coll->number);
+    cell->about.payload = 0;
+    shm_reach reach = write_descriptor(group, cell);
+    if (reach == SHM_REACH_MAPPED || (reach == SHM_REACH_REMOTE && is_remote_better(group))) {
+        coll->phase = PHASE_DESCRIPTORS;
+        publish(group);
+    } else {
+        go_staged(group);
+    }
+}
+
+static void decide(shm_group *group, shm_reach least)
+{
+    bool is_mapped = least == SHM_REACH_MAPPED && can_map(group);
+    if (is_mapped || (least != SHM_REACH_NONE && is_remote_better(group))) {
+        find_far(group, is_mapped);
+        shm_direct_begin(group, !is_mapped);
+    } else {
+        go_staged(group);
+    }
 }
 
 bool shm_choose_step(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    shm_cell *cell = shm_cell_of(group, group->rank, coll->number);
     if (coll->phase == PHASE_PUBLISH) {
         if (!shm_cells_ready(group))
             return false;
-        cell->about.payload = 0;
-        if (!write_descriptor(group, cell)) {
-            go_otherwise(group, false);
-        } else {
-            shm_store(&cell->flag, coll->number);
-            shm_wake(group);
-            coll->phase = PHASE_DESCRIPTORS;
-        }
+        start(group);
     }
     if (coll->path == SHM_PATH_CHOOSE && coll->phase == PHASE_DESCRIPTORS) {
-        bool is_all_mapped;
-        if (!has_descriptors(group, &is_all_mapped))
+        shm_reach least;
+        if (!has_descriptors(group, &least))
             return false;
-        if (is_all_mapped) {
-            find_far(group, true);
-            shm_direct_begin(group);
-        } else {
-            go_otherwise(group, true);
-        }
+        decide(group, least);
     }
-    if (coll->path == SHM_PATH_CHOOSE)
-        return shm_cells_take(group);
-    return shm_path_step(group);
+    return coll->path == SHM_PATH_CHOOSE ? shm_cells_take(group) : shm_path_step(group);
 }

@@ -32,7 +32,7 @@ static void run_alone(shm_group *group)
 
 /* ---- paths ---- */
 
-static void choose_staged(shm_group *group)
+void shm_choose_unmapped(shm_group *group)
 {
     shm_coll *coll = &group->coll;
     if (coll->traits->is_multicast && coll->traits->is_reducing && group->size > 2) {
@@ -51,13 +51,15 @@ static void choose_path(shm_group *group)
         coll->path = SHM_PATH_ALONE;
     else if (coll->traits->has_own_sizes)
         coll->path = SHM_PATH_TABLES;
+    else if (shm_choose_applies(group))
+        coll->path = SHM_PATH_CHOOSE;
     else if (shm_cells_fits(group))
         coll->path = SHM_PATH_CELLS;
     else
-        choose_staged(group);
+        shm_choose_unmapped(group);
 }
 
-static bool step(shm_group *group)
+bool shm_path_step(shm_group *group)
 {
     switch (group->coll.path) {
     case SHM_PATH_ALONE:
@@ -71,14 +73,18 @@ static bool step(shm_group *group)
         return shm_staged_step(group);
     case SHM_PATH_SLICES:
         return shm_slices_step(group);
-    default:
-        return true;
+    case SHM_PATH_CHOOSE:
+        return shm_choose_step(group);
+    case SHM_PATH_DIRECT:
+    case SHM_PATH_REMOTE:
+        return shm_direct_step(group);
     }
+    return true;
 }
 
 bool shm_coll_advance(shm_group *group)
 {
-    if (group->coll.is_active && step(group)) {
+    if (group->coll.is_active && shm_path_step(group)) {
         group->coll.is_active = false;
         group->coll.moves++;
     }
@@ -155,11 +161,16 @@ kith_status shm_coll_run(void *group_, const kith_be_coll *args)
     return group->coll.status;
 }
 
+/* On the other paths only this rank touches its buffers. A rank that waits for descriptors may have told its own already. */
 void shm_coll_cancel(void *group_, kith_be_slot *slot)
 {
     shm_group *group = group_;
     (void)slot;
+    if (!group->coll.is_active)
+        return;
     group->coll.is_active = false;
+    if (group->coll.path >= SHM_PATH_CHOOSE)
+        shm_touch_forbid(group);
 }
 
 /* Who has not shown up: writers whose cell is not there; else ranks that are a whole turn of cells behind. */
@@ -173,7 +184,8 @@ void shm_coll_missing(void *group_, kith_be_slot *slot, unsigned char *is_missin
             continue;
         bool is_here = shm_load(&shm_cell_of(group, r, coll->number)->flag) == coll->number ||
                        shm_load(&group->blocks[r].done.value) >= coll->number ||
-                       (coll->path >= SHM_PATH_STAGED && shm_load(&group->blocks[r].published.value) > coll->base);
+                       ((coll->path == SHM_PATH_STAGED || coll->path == SHM_PATH_SLICES) &&
+                        shm_load(&group->blocks[r].published.value) > coll->base);
         is_missing[r] = !is_here;
     }
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define DIRECT_NBYTES 2048
 #define STREAM_NBYTES 8388608 /* default of shm_stream_nbytes */
 
 /* What each member tells about itself. */
@@ -77,6 +78,8 @@ static kith_status prepare(shm_group *group)
 {
     size_t eager = group->instance->settings.eager_nbytes;
     group->eager_nbytes = shm_min(eager, (size_t)group->sizes.cell_nbytes);
+    group->direct_nbytes = shm_min(DIRECT_NBYTES, group->eager_nbytes);
+    group->remote_nbytes = 0; /* TEMP */
     size_t stream = group->instance->settings.stream_nbytes;
     group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES : stream;
     size_t most = (size_t)group->sizes.cell_nbytes;
@@ -117,7 +120,7 @@ kith_status shm_group_create(void *instance_, const kith_be_group_info *info, vo
     if (status != KITH_OK)
         goto free_group;
     status = prepare(group);
-    status = host->exchange(group->cookie, status, NULL, 0, NULL);
+    status = shm_probe(group, status);
     if (status != KITH_OK)
         goto unmap_arena;
     shm_peers_watch(group);

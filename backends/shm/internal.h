@@ -53,17 +53,25 @@ typedef struct shm_rank_block {
     shm_word probe;     /* set-up only */
 } shm_rank_block;
 
+/* How the others can work in a rank's buffers in this operation; the least of all ranks counts. */
+typedef enum shm_reach {
+    SHM_REACH_NONE,   /* not at all: in place in a way that depends on the order of work */
+    SHM_REACH_REMOTE, /* through the kernel, where that is permitted */
+    SHM_REACH_MAPPED  /* in their address space */
+} shm_reach;
+
 /* First line of a cell. Small collectives use flag and bytes, others flag and the descriptor. */
 typedef struct shm_cell {
     uint64_t flag; /* number of the collective; last to be written */
     union {
         unsigned char bytes[SHM_INLINE_NBYTES];
         struct {
-            uint64_t payload;                 /* number of the collective once the bytes behind the line are there */
-            uint64_t send, recv;              /* addresses; with a region: offsets in it */
-            uint32_t send_region, recv_region;
-            uint32_t is_mapped;               /* both buffers can be reached by all ranks in their address space */
-            uint32_t is_inline;               /* v-forms: the blocks follow the table of sizes */
+            uint64_t payload;                   /* number of the collective once the bytes behind the line are there */
+            uint64_t send, recv;                /* addresses in the rank's process */
+            uint64_t send_offset, recv_offset;  /* in the regions */
+            uint32_t send_region, recv_region;  /* 0: none */
+            uint32_t reach;                     /* shm_reach */
+            uint32_t is_inline;                 /* v-forms: the blocks follow the table of sizes */
         } about;
     };
 } __attribute__((aligned(64))) shm_cell;
@@ -139,9 +147,10 @@ typedef enum shm_path {
     SHM_PATH_ALONE,  /* one rank */
     SHM_PATH_CELLS,  /* one exchange of cells */
     SHM_PATH_TABLES, /* sizes that only some ranks know are published first */
-    SHM_PATH_CHOOSE, /* descriptors are published, the path depends on them */
     SHM_PATH_STAGED, /* pieces through the rings */
     SHM_PATH_SLICES, /* the same, each rank reduces its slice and publishes it */
+    /* others may work in this rank's buffers: */
+    SHM_PATH_CHOOSE, /* descriptors are published, the path depends on them */
     SHM_PATH_DIRECT, /* in the ranks' mapped buffers */
     SHM_PATH_REMOTE  /* in the ranks' buffers, by process_vm_readv and process_vm_writev */
 } shm_path;
@@ -196,7 +205,7 @@ typedef struct shm_group {
     bool has_membarrier;     /* all have it */
     bool has_remote;         /* process_vm_* works between all; agreed */
     bool is_far;             /* slow hand-over between the cores; agreed */
-    uint64_t flag_ns;        /* hand-over measured at creation */
+    uint64_t flag_ns;        /* hand-over between two cores, measured at creation; 0: not measured */
     shm_peer *peers;         /* [size] */
 
     unsigned char *arena;
@@ -212,6 +221,8 @@ typedef struct shm_group {
     uint64_t ring_position;  /* where the next staged collective starts; equal on all */
     uint64_t consumed_min;   /* every other rank has consumed up to here */
     size_t eager_nbytes;     /* cells up to this many bytes in a cell */
+    size_t direct_nbytes;    /* larger collectives look whether all buffers are mapped */
+    size_t remote_nbytes;    /* larger ones are better off through the kernel than through the rings */
     size_t stream_nbytes;    /* buffers from this size on are written with streaming stores */
     shm_coll coll;
     shm_span *out, *in;      /* [size] what I give to, get from rank r */
@@ -331,8 +342,10 @@ void shm_spans_fill(shm_group *group);
 
 bool shm_cells_ready(shm_group *group); /* the own cell may be written */
 bool shm_cells_fits(const shm_group *group);
-void shm_cells_publish(shm_group *group);
 bool shm_cells_step(shm_group *group);
+/* For choose.c: the bytes behind the descriptor, and taking them. */
+void shm_cells_fill(shm_group *group);
+bool shm_cells_take(shm_group *group);
 bool shm_tables_step(shm_group *group);
 
 /* True when everybody consumed what the own ring held a turn ago at the positions before end. */
@@ -345,10 +358,12 @@ bool shm_slices_step(shm_group *group);
 /* choose.c: descriptors first, then one of the paths below. */
 bool shm_choose_applies(const shm_group *group);
 bool shm_choose_step(shm_group *group);
+/* False while a descriptor is missing. */
 
 /* direct.c */
-void shm_direct_begin(shm_group *group);
+void shm_direct_begin(shm_group *group, bool is_remote);
 bool shm_direct_step(shm_group *group);
+/* touch.c */
 /* Around work in other ranks' buffers. False: not allowed any more (coll_cancel). */
 bool shm_touch_begin(shm_group *group);
 void shm_touch_end(shm_group *group);
@@ -364,12 +379,21 @@ void shm_coll_cancel(void *group, kith_be_slot *slot);
 void shm_coll_missing(void *group, kith_be_slot *slot, unsigned char *is_missing);
 /* Advances the active collective; remembers its completion for the next test. */
 bool shm_coll_advance(shm_group *group);
+/* The path for large blocks when the buffers are not mapped. */
+void shm_choose_unmapped(shm_group *group);
+/* One step on coll->path. */
+bool shm_path_step(shm_group *group);
 
 /* ---- group.c ------------------------------------------------------------------------------------------------------------ */
 
 kith_status shm_group_create(void *instance, const kith_be_group_info *info, void **group);
 void shm_group_destroy(void *group);
 void shm_group_abort(void *group);
+
+/* ---- probe.c ------------------------------------------------------------------------------------------------------------ */
+
+/* What works between the members and how fast. Collective; agrees on status. */
+kith_status shm_probe(shm_group *group, kith_status status);
 
 /* ---- messages.c, channel.c ---------------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,11 @@
-/* bench/cases/cases.h - the operations that are measured: how large their buffers are, and what must be in them afterwards.
+/* bench/cases/cases.h - the operations that are measured: how large their buffers are, and what must be in them
+ * afterwards.
  *
  * nbytes means one thing for every driver:
  *   all_reduce, broadcast, ping_pong, sendrecv   the vector, the message
  *   reduce_scatter, all_gather, all_to_all       all blocks together: each rank's block is nbytes / size
- * It is rounded up so that every rank has at least one element. Broadcast's root is rank 0. ping_pong runs between ranks 0 and
- * 1, sendrecv between neighbours (0,1), (2,3), ...; times of ping_pong are one way.
+ * It is rounded up so that every rank has at least one element. Broadcast's root is rank 0. ping_pong runs between
+ * ranks 0 and 1, sendrecv between neighbours (0,1), (2,3), ...; times of ping_pong are one way.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -48,7 +49,7 @@ bool bench_op_is_sizeless(bench_op op);
 /* True when ranks talk in pairs and the operation needs at least two of them. */
 bool bench_op_is_pairwise(bench_op op);
 
-/* Time of one run of the operation in units of what is reported: 0.5 for ping_pong, whose round trip is two messages. */
+/* What the time of one run is multiplied with: 0.5 for ping_pong, whose round trip is two messages. */
 double bench_op_scale(bench_op op);
 
 /* nbytes rounded up to what the operation can have on size ranks. */

@@ -1,7 +1,7 @@
 /* bench/drivers/allocations.c
  *
- * A program's own malloc takes the place of the C library's for all its shared objects, libkith among them. glibc keeps its
- * implementation reachable under other names; the functions here count and pass on.
+ * A program's own malloc takes the place of the C library's for all its shared objects, libkith among them. glibc
+ * keeps its implementation reachable under other names; the functions here count and pass on.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

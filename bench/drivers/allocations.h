@@ -7,7 +7,8 @@
 
 #include <kith/context.h>
 
-/* Allocations so far: through bench_allocator(), and through malloc, calloc, realloc and the aligned forms where those are seen. */
+/* Allocations so far: through bench_allocator(), and through malloc, calloc, realloc and the aligned forms where those
+ * are seen. */
 uint64_t bench_allocations(void);
 
 /* 1 when malloc and its relatives are counted: on glibc, without sanitizers. */

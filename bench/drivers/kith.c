@@ -1,9 +1,9 @@
 /* bench/drivers/kith.c - kith-bench: measures the library through its public API.
  *
- *     kith run -n 2 -- kith-bench                                          all operations, 4 B to 64 MiB
+ *     kith run -n 2 -- kith-bench                           all operations, 4 B to 64 MiB
  *     kith run -n 2 -- kith-bench --op all_reduce --buffers ordinary,mapped --json rows.json
  *     kith run -n 2 -- kith-bench --backend ucx --max 1M
- *     kith run -n 2 -- kith-bench overhead                                 what the API costs above a backend, see overhead.h
+ *     kith run -n 2 -- kith-bench overhead                  what the API costs above a backend
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -72,13 +72,17 @@ int main(int argc, char **argv)
 {
     static const struct argp_option own[] = {
         { "backend", KEY_BACKEND, "NAME", 0, "shm, mpi, ucx, a plugin's name; default: auto", -1 },
-        { "buffers", KEY_BUFFERS, "LIST", 0, "ordinary, mapped (kith_mem_alloc), registered (kith_mem_register); default: "
-          "ordinary,mapped", -1 },
+        { "buffers", KEY_BUFFERS, "LIST", 0,
+          "ordinary, mapped (kith_mem_alloc), registered (kith_mem_register); default: "
+          "ordinary,mapped",
+          -1 },
         { 0 }
     };
     static const struct argp_child children[] = { { &bench_options_argp, 0, NULL, 0 }, { 0 } };
-    static const struct argp argp = { own, parse_option, "[sweep|overhead]",
-                                      "Measures Kith. Start it with `kith run`, mpirun or srun.", children, NULL, NULL };
+    static const struct argp argp = {
+        own,  parse_option, "[sweep|overhead]", "Measures Kith. Start it with `kith run`, mpirun or srun.", children,
+        NULL, NULL
+    };
     kith_bench_options options = { .command = "sweep" };
     bench_options_init(&options.common);
     argp_parse(&argp, argc, argv, 0, NULL, &options);

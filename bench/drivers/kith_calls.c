@@ -65,8 +65,8 @@ static kith_status call_kith(kith_group *group, const bench_call *call)
         return partner < 0 ? KITH_OK : ping_pong(group, call, type, partner);
     default:
         return partner < 0 ? KITH_OK
-                           : kith_sendrecv(group, call->send, shape->count, partner, TAG_THERE, call->recv, shape->count,
-                                           partner, TAG_THERE, type);
+                           : kith_sendrecv(group, call->send, shape->count, partner, TAG_THERE, call->recv,
+                                           shape->count, partner, TAG_THERE, type);
     }
 }
 

@@ -1,7 +1,7 @@
 /* bench/drivers/mpi.c - bench-openmpi, bench-mpich: the same operations on a bare MPI, without Kith.
  *
- * One source, compiled once for each MPI that is there, and started by that MPI's mpirun. MPI_Init and the broadcast of the
- * segment's name are all the set-up there is.
+ * One source, compiled once for each MPI that is there, and started by that MPI's mpirun. MPI_Init and the broadcast
+ * of the segment's name are all the set-up there is.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

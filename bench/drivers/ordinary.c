@@ -11,7 +11,8 @@
 bool bench_allocate_ordinary(void *self, size_t nbytes, void **send, void **recv)
 {
     (void)self;
-    if (posix_memalign(send, BENCH_BUFFER_ALIGNMENT, nbytes) != 0 || posix_memalign(recv, BENCH_BUFFER_ALIGNMENT, nbytes) != 0) {
+    if (posix_memalign(send, BENCH_BUFFER_ALIGNMENT, nbytes) != 0 ||
+        posix_memalign(recv, BENCH_BUFFER_ALIGNMENT, nbytes) != 0) {
         fprintf(stderr, "bench: no memory for two buffers of %zu bytes\n", nbytes);
         return false;
     }

@@ -1,7 +1,8 @@
 /* bench/drivers/pair.c - bench-pair-openmpi, bench-pair-mpich: the bare MPI call and Kith's mpi backend in one process.
  *
- * What the backend costs is a few nanoseconds to a few per cent, less than two processes differ by chance: here both use the same MPI
- * library in the same processes, and whoever asks (serve) or sweeps takes turns between them. Variants: raw, ordinary.
+ * What the backend costs is a few nanoseconds to a few per cent, less than two processes differ by chance: here both
+ * use the same MPI library in the same processes, and whoever asks (serve) or sweeps takes turns between them.
+ * Variants: raw, ordinary.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,7 +1,7 @@
 /* bench/engine/clock.h - reading time cheaply, alike on all cores.
  *
- * On x86 with an invariant time stamp counter a tick is one count of it: about 10 ns to read and the same on every core. Elsewhere a
- * tick is a nanosecond of CLOCK_MONOTONIC. Call bench_clock_init() once before anything else.
+ * On x86 with an invariant time stamp counter a tick is one count of it: about 10 ns to read and the same on every
+ * core. Elsewhere a tick is a nanosecond of CLOCK_MONOTONIC. Call bench_clock_init() once before anything else.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

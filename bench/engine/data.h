@@ -4,9 +4,10 @@
  *
  *     value(r, t, i) = (i + offset(r, t, i / 1024)) mod 31
  *
- * where offset mixes the rank, the iteration and the piece of 1024 elements. So every piece differs from its neighbours, from the same
- * piece of other ranks and from what the last iteration left behind, and sums over up to 8 ranks stay at or below 240: exact even in
- * bf16, so results are compared bit by bit. Filling and checking copy prepared patterns, which runs at memory speed.
+ * where offset mixes the rank, the iteration and the piece of 1024 elements. So every piece differs from its
+ * neighbours, from the same piece of other ranks and from what the last iteration left behind, and sums over up to 8
+ * ranks stay at or below 240: exact even in bf16, so results are compared bit by bit. Filling and checking copy
+ * prepared patterns, which runs at memory speed.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -32,7 +33,7 @@ double bench_dtype_load(bench_dtype dtype, const void *element);
 #define BENCH_DATA_PIECE 1024
 typedef struct bench_data {
     bench_dtype dtype;
-    size_t nbytes; /* of an element */
+    size_t nbytes;                                                      /* of an element */
     unsigned char pattern[(BENCH_DATA_PIECE + BENCH_DATA_PERIOD) * 8];  /* j mod 31 */
     unsigned char expected[(BENCH_DATA_PIECE + BENCH_DATA_PERIOD) * 8]; /* scratch of bench_data_check() */
 } bench_data;

@@ -1,7 +1,7 @@
 /* bench/engine/driver.h - what a program under measurement gives to the engine.
  *
- * A driver is one way to communicate (Kith, an MPI, the floors). It has variants, which share its processes: kinds of buffers,
- * or algorithms. The engine asks a variant for buffers once and then runs operations on them.
+ * A driver is one way to communicate (Kith, an MPI, the floors). It has variants, which share its processes: kinds of
+ * buffers, or algorithms. The engine asks a variant for buffers once and then runs operations on them.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

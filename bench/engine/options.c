@@ -27,8 +27,10 @@ enum {
 };
 
 static const struct argp_option option_rows[] = {
-    { "op", KEY_OP, "LIST", 0, "operations, comma-separated (all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier, "
-      "ping_pong, sendrecv); default: all", 0 },
+    { "op", KEY_OP, "LIST", 0,
+      "operations, comma-separated (all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier, "
+      "ping_pong, sendrecv); default: all",
+      0 },
     { "mode", KEY_MODE, "LIST", 0, "cold, back_to_back or both; default: cold", 0 },
     { "min", KEY_MIN, "BYTES", 0, "smallest size (suffixes k, M, G); default: 4", 0 },
     { "max", KEY_MAX, "BYTES", 0, "largest size; default: 64M", 0 },
@@ -89,8 +91,8 @@ bool bench_list_has(const char *list, const char *name)
 
 void bench_options_init(bench_options *options)
 {
-    *options = (bench_options){ .min_nbytes = 4, .max_nbytes = (size_t)64 << 20, .factor = 4, .rounds = 1,
-                                .is_pinned = true };
+    *options =
+        (bench_options){ .min_nbytes = 4, .max_nbytes = (size_t)64 << 20, .factor = 4, .rounds = 1, .is_pinned = true };
     options->limits = (bench_limits){ .min_iterations = 11, .max_iterations = 1000, .budget_ms = 150 };
     memset(options->has_op, 1, sizeof(options->has_op));
     options->has_mode[BENCH_COLD] = true;

@@ -13,15 +13,15 @@ typedef struct bench_options {
     bool has_op[BENCH_OP_COUNT];
     bool has_mode[BENCH_MODE_COUNT];
     size_t min_nbytes, max_nbytes;
-    size_t factor;           /* between sizes */
+    size_t factor; /* between sizes */
     bench_dtype dtype;
     bench_limits limits;
     int rounds;
-    const char *label;       /* names the driver in rows; NULL: the driver's own name */
-    const char *json_path;   /* rows as one JSON document; NULL: none */
-    const char *csv_path;    /* NULL: none */
-    const char *serve_path;  /* NULL, or the socket from which points are asked for, see session.h */
-    const char *variants;    /* comma-separated; NULL: all */
+    const char *label;      /* names the driver in rows; NULL: the driver's own name */
+    const char *json_path;  /* rows as one JSON document; NULL: none */
+    const char *csv_path;   /* NULL: none */
+    const char *serve_path; /* NULL, or the socket from which points are asked for, see session.h */
+    const char *variants;   /* comma-separated; NULL: all */
     bool is_pinned;
 } bench_options;
 

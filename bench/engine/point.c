@@ -1,8 +1,8 @@
 /* bench/engine/point.c
  *
- * Rank 0 decides how the iterations go on and publishes the phase of iteration i in slot i mod 2 before the barrier that starts
- * it. A rank reads its slot after that barrier; rank 0 can be at most one barrier ahead, so it never overwrites a slot that is
- * still to be read.
+ * Rank 0 decides how the iterations go on and publishes the phase of iteration i in slot i mod 2 before the barrier
+ * that starts it. A rank reads its slot after that barrier; rank 0 can be at most one barrier ahead, so it never
+ * overwrites a slot that is still to be read.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -71,9 +71,8 @@ static enum phase next_phase(point_run *run, int index, enum phase phase)
         run->started_ns = bench_system_ns();
         return PHASE_TIMED;
     }
-    if (phase == PHASE_TIMED &&
-        (run->timed >= limits->max_iterations ||
-         (run->timed >= limits->min_iterations && elapsed_ms(run) > limits->budget_ms))) {
+    if (phase == PHASE_TIMED && (run->timed >= limits->max_iterations ||
+                                 (run->timed >= limits->min_iterations && elapsed_ms(run) > limits->budget_ms))) {
         return PHASE_STOP;
     }
     return phase;
@@ -82,7 +81,8 @@ static enum phase next_phase(point_run *run, int index, enum phase phase)
 static void report_wrong(const point_run *run, uint32_t iteration, const bench_data_error *error)
 {
     if (atomic_exchange(&run->peers->segment->is_wrong.value, 1) == 0) {
-        fprintf(stderr, "bench: %s %s: wrong data in %s, %zu elements on %d ranks, rank %d, iteration %u: element %zu is %g "
+        fprintf(stderr,
+                "bench: %s %s: wrong data in %s, %zu elements on %d ranks, rank %d, iteration %u: element %zu is %g "
                 "and must be %g\n",
                 run->driver->name, run->variant->name, bench_op_name(run->shape.op), run->shape.count, run->shape.size,
                 run->shape.rank, iteration, error->index, error->got, error->wanted);
@@ -99,8 +99,8 @@ static void check(const point_run *run, uint32_t iteration, bool is_full)
     }
 }
 
-/* All data are checked in the first iteration at all, the first that counts and one in the middle; the last one follows when it is
- * known to be the last. */
+/* All data are checked in the first iteration at all, the first that counts and one in the middle; the last one
+ * follows when it is known to be the last. */
 static bool is_checked_fully(const point_run *run, int index, enum phase phase)
 {
     return index == 0 || (phase == PHASE_TIMED && (run->timed == 0 || run->timed == run->limits->min_iterations / 2));

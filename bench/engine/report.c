@@ -20,8 +20,8 @@ json_t *bench_row_json(const bench_row *row)
 {
     const bench_result *result = &row->result;
     const bench_summary *us = &result->us;
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:b}", "driver",
-                     row->driver, "variant", row->variant, "op", bench_op_name(result->op), "dtype",
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:b}",
+                     "driver", row->driver, "variant", row->variant, "op", bench_op_name(result->op), "dtype",
                      bench_dtype_name(row->dtype), "ranks", row->ranks, "nbytes", (json_int_t)result->nbytes, "mode",
                      bench_mode_name(result->mode), "round", row->round, "iterations", (json_int_t)us->count, "min_us",
                      us->min, "p10_us", us->p10, "median_us", us->median, "p90_us", us->p90, "max_us", us->max,
@@ -57,13 +57,14 @@ static void print_line(bench_report *report, const bench_row *row)
 {
     const bench_result *result = &row->result;
     if (!report->has_heading) {
-        printf("%-14s %-12s %-14s %5s %10s %-12s %9s %11s %11s %11s %6s %s\n", "driver", "variant", "operation", "ranks",
-               "bytes", "mode", "samples", "min us", "median us", "p90 us", "flag", "data");
+        printf("%-14s %-12s %-14s %5s %10s %-12s %9s %11s %11s %11s %6s %s\n", "driver", "variant", "operation",
+               "ranks", "bytes", "mode", "samples", "min us", "median us", "p90 us", "flag", "data");
         report->has_heading = true;
     }
     printf("%-14s %-12s %-14s %5d %10zu %-12s %9zu %11.3f %11.3f %11.3f %6.0f %s\n", row->driver, row->variant,
            bench_op_name(result->op), row->ranks, result->nbytes, bench_mode_name(result->mode), result->us.count,
-           result->us.min, result->us.median, result->us.p90, result->flag_before_ns, result->is_right ? "ok" : "WRONG");
+           result->us.min, result->us.median, result->us.p90, result->flag_before_ns,
+           result->is_right ? "ok" : "WRONG");
     fflush(stdout);
 }
 
@@ -117,17 +118,20 @@ bool bench_report_write_csv(const bench_report *report, const char *path)
     size_t index;
     json_t *row, *value;
     const char *key;
-    json_array_foreach(report->rows, index, row) {
+    json_array_foreach(report->rows, index, row)
+    {
         const char *separator = "";
         if (index == 0) {
-            json_object_foreach(row, key, value) {
+            json_object_foreach(row, key, value)
+            {
                 fprintf(file, "%s%s", separator, key);
                 separator = ",";
             }
             fputc('\n', file);
         }
         separator = "";
-        json_object_foreach(row, key, value) {
+        json_object_foreach(row, key, value)
+        {
             fputs(separator, file);
             write_csv_value(file, value);
             separator = ",";

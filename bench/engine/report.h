@@ -3,8 +3,8 @@
  * A row is a flat object; times are microseconds:
  *
  *   {"driver": "kith-shm", "variant": "ordinary", "op": "all_reduce", "dtype": "f32", "ranks": 2, "nbytes": 1024,
- *    "mode": "cold", "round": 0, "iterations": 1000, "min_us": ..., "p10_us": ..., "median_us": ..., "p90_us": ..., "max_us": ...,
- *    "flag_before_ns": ..., "flag_after_ns": ..., "switches": 0, "is_right": true}
+ *    "mode": "cold", "round": 0, "iterations": 1000, "min_us": ..., "p10_us": ..., "median_us": ..., "p90_us": ...,
+ *    "max_us": ..., "flag_before_ns": ..., "flag_after_ns": ..., "switches": 0, "is_right": true}
  *
  * A file of rows is {"format": "kith-bench-1", "machine": {...}, "rows": [...]}.
  *

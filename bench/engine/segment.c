@@ -130,7 +130,8 @@ bool bench_agree(bench_peers *peers, bool mine)
 uint64_t bench_release(bench_peers *peers)
 {
     bench_segment *segment = peers->segment;
-    uint32_t slot = (peers->epoch + 1) & 1; /* a fast rank writes its next stamp while a slow one still reads this one */
+    /* A fast rank writes its next stamp while a slow one still reads this one. */
+    uint32_t slot = (peers->epoch + 1) & 1;
     atomic_store(&segment->arrived_at[peers->rank].ticks[slot], bench_ticks());
     bench_barrier(peers);
     uint64_t last = 0;

@@ -1,10 +1,10 @@
 /* bench/engine/segment.h - the benchmark's own shared memory: how ranks meet without the library that is measured.
  *
- * All ranks of a run map one segment. It holds their barrier, the flags of the latency probe, the command of the point that runs and
- * the times that each rank took; nothing of it is used between the two clock readings of a measurement.
+ * All ranks of a run map one segment. It holds their barrier, the flags of the latency probe, the command of the point
+ * that runs and the times that each rank took; nothing of it is used between the two clock readings of a measurement.
  *
- * Every flag has one writer and its own pair of cache lines. Waiting spins while there are no more ranks than CPUs and gives up the
- * CPU otherwise; long waits (a server between two points) sleep.
+ * Every flag has one writer and its own pair of cache lines. Waiting spins while there are no more ranks than CPUs and
+ * gives up the CPU otherwise; long waits (a server between two points) sleep.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -54,7 +54,7 @@ typedef struct bench_segment {
 typedef struct bench_peers {
     int rank, size;
     bool is_spinning;
-    uint32_t epoch;      /* of the barrier */
+    uint32_t epoch; /* of the barrier */
     uint32_t bell_heard;
     bench_segment *segment;
 } bench_peers;
@@ -65,8 +65,8 @@ int bench_usable_cpus(void);
 /* Binds the calling process to CPU (local_rank mod usable CPUs) of those it may use. */
 void bench_pin(int local_rank);
 
-/* Rank 0 makes a segment under a new name, which it must hand to the other ranks; name has room for 64 bytes. False, with
- * a message on stderr, when the system refuses. */
+/* Rank 0 makes a segment under a new name, which it must hand to the other ranks; name has room for 64 bytes. False,
+ * with a message on stderr, when the system refuses. */
 bool bench_segment_create(char *name, bench_segment **segment);
 bool bench_segment_open(const char *name, bench_segment **segment);
 /* Once all ranks have it open, the name can go. */
@@ -83,17 +83,17 @@ void bench_barrier(bench_peers *peers);
 /* True on every rank when all ranks say true. Collective. */
 bool bench_agree(bench_peers *peers, bool mine);
 
-/* A barrier whose ranks all return at one moment: the same tick is returned on every rank, and operations start there. Without spinning it is
- * the tick at which the last rank came. */
+/* A barrier whose ranks all return at one moment: the same tick is returned on every rank, and operations start there.
+ * Without spinning it is the tick at which the last rank came. */
 uint64_t bench_release(bench_peers *peers);
 
 /* Rank 0 wakes the others for the command it has written; the others sleep until then. */
 void bench_ring(bench_peers *peers);
 void bench_await_bell(bench_peers *peers);
 
-/* Hand-over time of a flag between ranks 0 and 1 in nanoseconds one way, 0 on other ranks: the best of 7 rounds of 60. Hosts move
- * virtual CPUs between core complexes while they run, and everything small takes five times as long when the two are apart:
- * times are compared only where this agrees. Collective. */
+/* Hand-over time of a flag between ranks 0 and 1 in nanoseconds one way, 0 on other ranks: the best of 7 rounds of 60.
+ * Hosts move virtual CPUs between core complexes while they run, and everything small takes five times as long when
+ * the two are apart: times are compared only where this agrees. Collective. */
 double bench_flag_latency(bench_peers *peers);
 
 #endif

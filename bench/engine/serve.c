@@ -67,8 +67,8 @@ bool bench_serve_greet(bench_line *line, const bench_driver *driver)
     for (int i = 0; i < driver->variant_count; i++) {
         json_array_append_new(variants, json_string(driver->variants[i].name));
     }
-    return bench_serve_write(line, json_pack("{s:s, s:i, s:o}", "driver", driver->name, "ranks", driver->peers->size,
-                                             "variants", variants));
+    return bench_serve_write(
+        line, json_pack("{s:s, s:i, s:o}", "driver", driver->name, "ranks", driver->peers->size, "variants", variants));
 }
 
 json_t *bench_serve_read(bench_line *line)

@@ -1,4 +1,5 @@
-/* bench/engine/serve.h - the line between a server and whoever asks it for points. What goes over it is told in session.h.
+/* bench/engine/serve.h - the line between a server and whoever asks it for points. What goes over it is told in
+ * session.h.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

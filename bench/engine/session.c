@@ -35,8 +35,10 @@ static int number_from(const char *variable)
 
 int bench_launcher_local_rank(void)
 {
-    static const char *const names[] = { "KITH_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK",
-                                         "SLURM_LOCALID", "KITH_RANK", "PMI_RANK" };
+    static const char *const names[] = { "KITH_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "MPI_LOCALRANKID", "LOCAL_RANK",
+                                         "SLURM_LOCALID",   "KITH_RANK",
+                                         "PMI_RANK" };
     int rank = number_from(getenv("BENCH_PIN_VARIABLE"));
     for (size_t i = 0; rank < 0 && i < sizeof(names) / sizeof(names[0]); i++) {
         rank = number_from(names[i]);
@@ -206,8 +208,8 @@ static json_t *answer(bench_session *session, json_t *question)
     if (command.variant == session->driver->variant_count) {
         return answer_error("no such variant");
     }
-    command.nbytes = bench_op_nbytes((bench_op)command.op, command.nbytes, session->data.nbytes,
-                                     session->driver->peers->size);
+    command.nbytes =
+        bench_op_nbytes((bench_op)command.op, command.nbytes, session->data.nbytes, session->driver->peers->size);
     if (command.nbytes > session->options->max_nbytes ||
         !can_run(session->driver, command.variant, (bench_op)command.op, command.nbytes)) {
         return answer_error("not available");

@@ -12,12 +12,12 @@ typedef struct bench_summary {
     double min, p10, median, p90, max;
 } bench_summary;
 
-/* Sorts samples. All fields are 0 for count 0. A percentile is a sample, the one at the nearest lower rank; the median of an even
- * count is the mean of the middle two. */
+/* Sorts samples. All fields are 0 for count 0. A percentile is a sample, the one at the nearest lower rank; the median
+ * of an even count is the mean of the middle two. */
 bench_summary bench_summarize(double *samples, size_t count);
 
-/* out[i] = the largest of samples[r * stride + i] over r < ranks, for i < count: an iteration takes as long as on its slowest
- * rank. */
+/* out[i] = the largest of samples[r * stride + i] over r < ranks, for i < count: an iteration takes as long as on its
+ * slowest rank. */
 void bench_max_over_ranks(const double *samples, size_t stride, int ranks, size_t count, double *out);
 
 #endif

@@ -29,8 +29,8 @@ static unsigned char *exchange_cell(const floor_cells *cells, int rank, uint32_t
     return cells->exchange + ((size_t)rank * 2 + (sequence & 1)) * CELL_STRIDE;
 }
 
-/* What rank reads of the payload that each other rank puts into its cell, and where it goes. With two ranks a blockwise operation puts only
- * the block that the other one wants. */
+/* What rank reads of the payload that each other rank puts into its cell, and where it goes. With two ranks a
+ * blockwise operation puts only the block that the other one wants. */
 static void exchange(floor_cells *cells, const bench_call *call)
 {
     const bench_shape *shape = call->shape;

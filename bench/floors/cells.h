@@ -1,8 +1,8 @@
 /* bench/floors/cells.h - the floor of small messages: everything travels in one cell.
  *
- * Each rank writes its contribution into a cell of its own and reads the cells of the others. Cells are double-buffered: to finish an operation a
- * rank has seen everybody's cell of it, so nobody is more than one operation behind. broadcast has no such answer: its root
- * waits, eight cells later, until the readers have passed.
+ * Each rank writes its contribution into a cell of its own and reads the cells of the others. Cells are
+ * double-buffered: to finish an operation a rank has seen everybody's cell of it, so nobody is more than one operation
+ * behind. broadcast has no such answer: its root waits, eight cells later, until the readers have passed.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,7 +14,7 @@
 #define FLOOR_CELL_MAX 65536 /* largest payload */
 
 typedef struct floor_cells {
-    floor_space *space; /* first */
+    floor_space *space;       /* first */
     unsigned char *exchange;  /* [size][2] cells */
     unsigned char *broadcast; /* [8] cells */
     unsigned char *pair;      /* ping_pong: [2 directions][2] cells */

@@ -4,7 +4,7 @@
  */
 #include "direct.h"
 
-#define TILE 2048                 /* elements summed over more than two ranks at a time: stays in the first cache */
+#define TILE 2048 /* elements summed over more than two ranks at a time: stays in the first cache */
 #define LINE_ELEMENTS (FLOOR_LINE / sizeof(float))
 #define SHARED_FROM 1024          /* elements from which sender and receiver move half each */
 #define STREAMING_FROM (1u << 18) /* bytes */

@@ -1,7 +1,8 @@
 /* bench/floors/direct.h - the floor of mapped buffers: every rank reads and writes the buffers of all.
  *
- * A barrier says that all buffers are ready, one more that all are done; between them each rank moves or reduces its share straight from
- * memory to memory. all_reduce: a rank reduces its slice into everybody's result, or (whole) all of it into its own.
+ * A barrier says that all buffers are ready, one more that all are done; between them each rank moves or reduces its
+ * share straight from memory to memory. all_reduce: a rank reduces its slice into everybody's result, or (whole) all
+ * of it into its own.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,8 +1,8 @@
 /* bench/floors/kernels.h - the loops of the floors: f32 additions and copies, with plain and with streaming stores.
  *
- * Compiled for the machine the benchmark is built on, so that they are as fast as the machine allows. Streaming stores go around the
- * caches: they save reading the destination first, and lose when somebody reads it soon. Where the compiler's target has none, the
- * streaming forms are the plain ones.
+ * Compiled for the machine the benchmark is built on, so that they are as fast as the machine allows. Streaming stores
+ * go around the caches: they save reading the destination first, and lose when somebody reads it soon. Where the
+ * compiler's target has none, the streaming forms are the plain ones.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -61,8 +61,9 @@ static void add_staged(floor_set *floors)
             snprintf(name, sizeof(name), "%s-%zu%s", is_halves ? "halves" : "staged", chunks[i] / 1024,
                      is_streaming ? "+stream" : "");
             *staged = (floor_staged){ &floors->space, &floors->rings[i], is_halves, is_streaming };
-            add_variant(floors, name, (bench_variant){ NULL, staged, floor_allocate_ordinary, floor_staged_run,
-                                                       floor_staged_can_run });
+            add_variant(
+                floors, name,
+                (bench_variant){ NULL, staged, floor_allocate_ordinary, floor_staged_run, floor_staged_can_run });
         }
     }
 }
@@ -72,11 +73,13 @@ static void add_direct(floor_set *floors)
     static const char *const names[4] = { "direct", "direct+stream", "whole", "whole+stream" };
     for (int form = 0; form < 4; form++) {
         floors->direct[form] = (floor_direct){ &floors->space, form >= 2, (form & 1) != 0 };
-        add_variant(floors, names[form], (bench_variant){ NULL, &floors->direct[form], floor_allocate_mapped,
-                                                          floor_direct_run, floor_direct_can_run });
+        add_variant(floors, names[form],
+                    (bench_variant){ NULL, &floors->direct[form], floor_allocate_mapped, floor_direct_run,
+                                     floor_direct_can_run });
     }
-    add_variant(floors, "flags", (bench_variant){ NULL, &floors->direct[0], floor_allocate_ordinary, floor_flags_run,
-                                                  floor_flags_can_run });
+    add_variant(
+        floors, "flags",
+        (bench_variant){ NULL, &floors->direct[0], floor_allocate_ordinary, floor_flags_run, floor_flags_can_run });
 }
 
 static void prepare(floor_set *floors, int size, size_t max_nbytes)
@@ -86,8 +89,8 @@ static void prepare(floor_set *floors, int size, size_t max_nbytes)
     floors->space.mapped_nbytes = (max_nbytes + 4095) / 4096 * 4096;
     floors->space.mapped = floor_shared_memory((size_t)size * 2 * floors->space.mapped_nbytes);
     floor_cells_init(&floors->cells, &floors->space);
-    add_variant(floors, "cells", (bench_variant){ NULL, &floors->cells, floor_allocate_ordinary, floor_cells_run,
-                                                  floor_cells_can_run });
+    add_variant(floors, "cells",
+                (bench_variant){ NULL, &floors->cells, floor_allocate_ordinary, floor_cells_run, floor_cells_can_run });
     add_staged(floors);
     add_direct(floors);
 }
@@ -146,8 +149,9 @@ int main(int argc, char **argv)
 {
     static const struct argp_option own[] = { { "ranks", 'n', "N", 0, "processes; default: 2", -1 }, { 0 } };
     static const struct argp_child children[] = { { &bench_options_argp, 0, NULL, 0 }, { 0 } };
-    static const struct argp argp = { own, parse_option, NULL, "Measures what shared memory allows on this machine.",
-                                      children, NULL, NULL };
+    static const struct argp argp = {
+        own, parse_option, NULL, "Measures what shared memory allows on this machine.", children, NULL, NULL
+    };
     static floor_set floors;
     floors_options options = { .size = 2 };
     bench_options_init(&options.common);

@@ -1,7 +1,8 @@
 /* bench/floors/space.h - what the floors' processes share, and how they wait for each other.
  *
- * A flag has one writer, counts up, and has lines of its own. A cell is a line with a sequence number in front, then the payload: up to 60
- * bytes travel in the line of the sequence number, so that one line that moves brings both; longer payloads start at the next line.
+ * A flag has one writer, counts up, and has lines of its own. A cell is a line with a sequence number in front, then
+ * the payload: up to 60 bytes travel in the line of the sequence number, so that one line that moves brings both;
+ * longer payloads start at the next line.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -20,11 +21,11 @@
 typedef struct floor_space {
     int rank, size;
     bool is_spinning;
-    bench_flag *barrier;         /* [size] */
+    bench_flag *barrier; /* [size] */
     uint32_t barrier_count;
-    unsigned char *mapped;       /* buffers that all ranks see: [size][2][mapped_nbytes] */
+    unsigned char *mapped; /* buffers that all ranks see: [size][2][mapped_nbytes] */
     size_t mapped_nbytes;
-    void *ordinary[2];           /* send and recv of this process alone */
+    void *ordinary[2]; /* send and recv of this process alone */
 } floor_space;
 
 void floor_pause(const floor_space *space);

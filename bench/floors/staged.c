@@ -7,8 +7,8 @@
 #define MOST_CELLS 8
 #define RING_NBYTES ((size_t)1 << 20) /* long chunks have fewer cells, but the two kinds that halves sends need four */
 #define SMALLEST_CHUNK 4096
-#define MOST_CHUNKS 1024            /* a chunk this much smaller than the message cannot win */
-#define STREAMING_FROM (1u << 20)   /* nor can streaming stores inside the caches */
+#define MOST_CHUNKS 1024          /* a chunk this much smaller than the message cannot win */
+#define STREAMING_FROM (1u << 20) /* nor can streaming stores inside the caches */
 
 void floor_ring_init(floor_ring *ring, size_t chunk)
 {
@@ -26,7 +26,8 @@ bool floor_staged_can_run(void *self, bench_op op, size_t nbytes, int size)
 {
     const floor_staged *staged = self;
     size_t chunk = staged->ring->chunk;
-    if (size != 2 || op == BENCH_BARRIER || nbytes / chunk > MOST_CHUNKS || (chunk > SMALLEST_CHUNK && nbytes < chunk)) {
+    if (size != 2 || op == BENCH_BARRIER || nbytes / chunk > MOST_CHUNKS ||
+        (chunk > SMALLEST_CHUNK && nbytes < chunk)) {
         return false;
     }
     return (!staged->is_streaming || nbytes >= STREAMING_FROM) &&
@@ -85,7 +86,8 @@ static size_t chunks_in(const floor_staged *staged, size_t count)
     return (count + chunk - 1) / chunk;
 }
 
-/* Sends put_count elements of `put` while get_count arrive; what arrives, plus addend where there is one, goes to `get`. */
+/* Sends put_count elements of `put` while get_count arrive; what arrives, plus addend where there is one, goes to
+ * `get`. */
 static void stream(const floor_staged *staged, const float *put, size_t put_count, float *get, const float *addend,
                    size_t get_count)
 {
@@ -121,8 +123,9 @@ static void sum_chunk(const floor_staged *staged, const float *mine, float *resu
     release_chunk(staged);
 }
 
-/* Contributions and sums share the ring in a fixed order, c0 c1 s0 c2 s1 ...: at step k a rank puts c[k], then gets c[k-1] and puts
- * s[k-1], then gets s[k-2]. Both halves have the same number of chunks but for the last, shorter one. */
+/* Contributions and sums share the ring in a fixed order, c0 c1 s0 c2 s1 ...: at step k a rank puts c[k], then gets
+ * c[k-1] and puts s[k-1], then gets s[k-2]. Both halves have the same number of chunks but for the last, shorter one.
+ * */
 static void all_reduce_halves(const floor_staged *staged, const float *send, float *recv, size_t count)
 {
     size_t chunk = staged->ring->chunk / sizeof(float);

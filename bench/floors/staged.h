@@ -1,9 +1,10 @@
-/* bench/floors/staged.h - the floor of ordinary buffers: nobody sees the other's memory, so everything passes through a small shared
- * buffer. For two ranks.
+/* bench/floors/staged.h - the floor of ordinary buffers: nobody sees the other's memory, so everything passes through
+ * a small shared buffer. For two ranks.
  *
- * Each direction has a ring of a few cells of one chunk. The sender copies a chunk into a cell; the receiver copies it out or adds it to
- * its own, and says that the cell is free. Both directions run at once, one chunk apart, so that a rank fills its next cell while the
- * other empties the last one. The best chunk depends on size and caches: the floor is the minimum over all variants.
+ * Each direction has a ring of a few cells of one chunk. The sender copies a chunk into a cell; the receiver copies it
+ * out or adds it to its own, and says that the cell is free. Both directions run at once, one chunk apart, so that a
+ * rank fills its next cell while the other empties the last one. The best chunk depends on size and caches: the floor
+ * is the minimum over all variants.
  *
  *   whole   all_reduce: both send their whole vector and both add it all
  *   halves  all_reduce: each adds one half and sends the sums back; less to add, twice the way

@@ -1,8 +1,8 @@
 /* bench/null/null_backend.c - the module `null`: a backend that does nothing, at once.
  *
- * Every collective and every message is complete when it starts; nothing is moved, buffers keep what they had. With it a call of the API costs
- * what the library itself adds above a backend: that is what `kith-bench overhead` measures. It lies in a folder of its own, is not
- * installed, and is found only through KITH_BACKEND_PATH.
+ * Every collective and every message is complete when it starts; nothing is moved, buffers keep what they had. With it
+ * a call of the API costs what the library itself adds above a backend: that is what `kith-bench overhead` measures.
+ * It lies in a folder of its own, is not installed, and is found only through KITH_BACKEND_PATH.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -61,7 +61,8 @@ enum { CORE_ROW_COUNT = sizeof core_rows / sizeof core_rows[0] };
 static row *find_row(const ki_config *config, const char *name)
 {
     for (size_t i = 0; i < config->row_count; i++) {
-        if (strcmp(config->rows[i].name, name) == 0) return &config->rows[i];
+        if (strcmp(config->rows[i].name, name) == 0)
+            return &config->rows[i];
     }
     return NULL;
 }
@@ -100,10 +101,13 @@ static size_t count_backend_rows(const kith_backend *backend)
 static bool reserve_rows(ki_config *config, size_t more)
 {
     size_t capacity = config->row_count + more;
-    if (capacity <= config->row_capacity) return true;
+    if (capacity <= config->row_capacity)
+        return true;
     row *rows = ki_calloc(NULL, capacity, sizeof *rows);
-    if (!rows) return false;
-    if (config->row_count) memcpy(rows, config->rows, config->row_count * sizeof *rows);
+    if (!rows)
+        return false;
+    if (config->row_count)
+        memcpy(rows, config->rows, config->row_count * sizeof *rows);
     ki_free(NULL, config->rows);
     config->rows = rows;
     config->row_capacity = capacity;
@@ -112,7 +116,8 @@ static bool reserve_rows(ki_config *config, size_t more)
 
 static void add_row(ki_config *config, const row *new_row)
 {
-    if (!find_row(config, new_row->name)) config->rows[config->row_count++] = *new_row;
+    if (!find_row(config, new_row->name))
+        config->rows[config->row_count++] = *new_row;
 }
 
 static void add_core_rows(ki_config *config)
@@ -151,13 +156,15 @@ static kith_status set_value(row *r, const char *value, ki_config_origin origin)
 {
     char valid[VALID_NBYTES] = "";
     bool is_unset = !*value && !*r->default_value, flag;
-    if (has_flag(r) && ki_parse_bool(value, &flag)) value = flag ? "on" : "off";
+    if (has_flag(r) && ki_parse_bool(value, &flag))
+        value = flag ? "on" : "off";
     if (!is_unset && !ki_value_check(r->type, r->range, value, valid, sizeof valid))
         return refuse_value(r, value, origin, valid);
     if (strcmp(r->name, "radix") == 0 && strcmp(value, "1") == 0)
         return refuse_value(r, value, origin, "0, or a number from 2 to 1024");
     char *copy = ki_strdup(NULL, value);
-    if (!copy) return KITH_ERR_NO_MEMORY;
+    if (!copy)
+        return KITH_ERR_NO_MEMORY;
     ki_free(NULL, r->value);
     r->value = copy;
     r->origin = origin;
@@ -170,15 +177,18 @@ static kith_status set_unset_rows(ki_config *config)
 {
     for (size_t i = 0; i < config->row_count; i++) {
         row *r = &config->rows[i];
-        if (r->value) continue;
+        if (r->value)
+            continue;
         char variable[NAME_NBYTES + 8], valid[VALID_NBYTES];
         environment_name(r->name, variable, sizeof variable);
         const char *value = getenv(variable);
         bool is_used = value && *value;
-        if (is_used && r->is_process && !ki_value_check(r->type, r->range, value, valid, sizeof valid)) is_used = false;
+        if (is_used && r->is_process && !ki_value_check(r->type, r->range, value, valid, sizeof valid))
+            is_used = false;
         kith_status s =
             is_used ? set_value(r, value, KI_ORIGIN_ENVIRONMENT) : set_value(r, r->default_value, KI_ORIGIN_DEFAULT);
-        if (s != KITH_OK) return s;
+        if (s != KITH_OK)
+            return s;
     }
     return KITH_OK;
 }
@@ -197,7 +207,8 @@ static bool may_be_claimed(const ki_config *config, const char *name)
 
 static kith_status keep_pending(ki_config *config, const kith_setting *setting)
 {
-    if (!may_be_claimed(config, setting->name)) return unknown_setting(config, setting->name);
+    if (!may_be_claimed(config, setting->name))
+        return unknown_setting(config, setting->name);
     pending *p = &config->pending[config->pending_count];
     p->name = ki_strdup(NULL, setting->name);
     p->value = ki_strdup(NULL, setting->value);
@@ -210,7 +221,8 @@ static kith_status apply_setting(ki_config *config, const kith_setting *setting)
     if (!setting->name || !setting->value)
         return ki_fail(KITH_ERR_INVALID_ARG, "a setting has no %s", setting->name ? "value" : "name");
     row *r = find_row(config, setting->name);
-    if (!r) return keep_pending(config, setting);
+    if (!r)
+        return keep_pending(config, setting);
     if (r->is_process) {
         char variable[NAME_NBYTES + 8];
         environment_name(r->name, variable, sizeof variable);
@@ -223,10 +235,12 @@ static kith_status apply_setting(ki_config *config, const kith_setting *setting)
 static kith_status apply_settings(ki_config *config, const kith_setting *settings, size_t setting_count)
 {
     config->pending = ki_calloc(NULL, setting_count, sizeof *config->pending);
-    if (!config->pending) return KITH_ERR_NO_MEMORY;
+    if (!config->pending)
+        return KITH_ERR_NO_MEMORY;
     for (size_t i = 0; i < setting_count; i++) {
         kith_status s = apply_setting(config, &settings[i]);
-        if (s != KITH_OK) return s;
+        if (s != KITH_OK)
+            return s;
     }
     return KITH_OK;
 }
@@ -237,16 +251,20 @@ kith_status ki_config_create(const kith_setting *settings, size_t setting_count,
     size_t row_count = CORE_ROW_COUNT;
     kith_status s = KITH_ERR_NO_MEMORY;
     ki_config *c = ki_calloc(NULL, 1, sizeof *c);
-    if (!c) return s;
+    if (!c)
+        return s;
     for (size_t i = 0; i < backend_count; i++)
         row_count += count_backend_rows(backends[i]);
-    if (!reserve_rows(c, row_count)) goto err_destroy;
+    if (!reserve_rows(c, row_count))
+        goto err_destroy;
     add_core_rows(c);
     for (size_t i = 0; i < backend_count; i++)
         add_backend_rows(c, backends[i]);
     s = apply_settings(c, settings, setting_count);
-    if (s == KITH_OK) s = set_unset_rows(c);
-    if (s != KITH_OK) goto err_destroy;
+    if (s == KITH_OK)
+        s = set_unset_rows(c);
+    if (s != KITH_OK)
+        goto err_destroy;
     *config = c;
     return KITH_OK;
 
@@ -264,12 +282,14 @@ static void forget_pending(ki_config *config, size_t index)
 
 kith_status ki_config_add_backend(ki_config *config, const kith_backend *backend)
 {
-    if (!reserve_rows(config, count_backend_rows(backend))) return KITH_ERR_NO_MEMORY;
+    if (!reserve_rows(config, count_backend_rows(backend)))
+        return KITH_ERR_NO_MEMORY;
     add_backend_rows(config, backend);
     for (size_t i = 0; i < config->pending_count;) {
         row *r = find_row(config, config->pending[i].name);
         kith_status s = r ? set_value(r, config->pending[i].value, KI_ORIGIN_OPTION) : KITH_OK;
-        if (s != KITH_OK) return s;
+        if (s != KITH_OK)
+            return s;
         if (r)
             forget_pending(config, i);
         else
@@ -285,7 +305,8 @@ kith_status ki_config_check_claimed(const ki_config *config)
 
 void ki_config_destroy(ki_config *config)
 {
-    if (!config) return;
+    if (!config)
+        return;
     while (config->pending_count > 0)
         forget_pending(config, config->pending_count - 1);
     ki_free(NULL, config->pending);
@@ -307,7 +328,8 @@ int64_t ki_config_int(const ki_config *config, const char *name)
 {
     const char *text = ki_config_get(config, name);
     int64_t value = -1; /* "auto", or unset */
-    if (text) ki_parse_int(text, &value);
+    if (text)
+        ki_parse_int(text, &value);
     return value;
 }
 
@@ -315,7 +337,8 @@ bool ki_config_bool(const ki_config *config, const char *name)
 {
     const char *text = ki_config_get(config, name);
     bool value = false;
-    if (text) ki_parse_bool(text, &value);
+    if (text)
+        ki_parse_bool(text, &value);
     return value;
 }
 
@@ -323,13 +346,15 @@ size_t ki_config_nbytes(const ki_config *config, const char *name)
 {
     const char *text = ki_config_get(config, name);
     size_t value = 0;
-    if (text) ki_parse_nbytes(text, &value);
+    if (text)
+        ki_parse_nbytes(text, &value);
     return value;
 }
 
 bool ki_config_row_at(const ki_config *config, size_t index, ki_config_row *out)
 {
-    if (index >= config->row_count) return false;
+    if (index >= config->row_count)
+        return false;
     const row *r = &config->rows[index];
     *out = (ki_config_row){ r->name, r->value, r->default_value, r->help, r->owner, r->origin, r->must_agree };
     return true;
@@ -341,12 +366,14 @@ void ki_config_warn_unknown(const ki_config *config)
         const char *text = *entry;
         char name[NAME_NBYTES], known[NAME_NBYTES + 8];
         size_t n = strcspn(text, "=");
-        if (strncmp(text, "KITH_", 5) != 0 || n <= 5 || n - 5 >= sizeof name) continue;
+        if (strncmp(text, "KITH_", 5) != 0 || n <= 5 || n - 5 >= sizeof name)
+            continue;
         for (size_t i = 0; i < n - 5; i++)
             name[i] = (char)tolower((unsigned char)text[5 + i]);
         name[n - 5] = '\0';
         environment_name(nearest_row(config, name)->name, known, sizeof known);
-        if (strlen(known) == n && strncmp(known, text, n) == 0) continue;
+        if (strlen(known) == n && strncmp(known, text, n) == 0)
+            continue;
         ki_log(
             KITH_LOG_WARN,
             "environment variable %.*s is not known to the library or the backends in use; the nearest known one is %s",

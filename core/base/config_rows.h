@@ -9,8 +9,8 @@
  *   CHOICE  "one|of|these"; "auto|on|off" also takes what BOOL takes
  *   NBYTES  "min:max", with k, m, g
  *   ALGO    one name, or collective=name pairs with commas
- * Empty is valid where the default is empty. must_agree: kith_init() compares the value over all ranks. is_process: read
- * from the environment alone, because it serves the whole process (settings of one context cannot change it).
+ * Empty is valid where the default is empty. must_agree: kith_init() compares the value over all ranks. is_process:
+ * read from the environment alone, because it serves the whole process (settings of one context cannot change it).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -16,7 +16,8 @@ bool ki_parse_int(const char *text, int64_t *value)
     bool is_negative = *text == '-';
     int64_t sum = 0;
     text += is_negative;
-    if (!*text) return false;
+    if (!*text)
+        return false;
     for (; *text; text++) {
         if (!isdigit((unsigned char)*text) || __builtin_mul_overflow(sum, 10, &sum) ||
             __builtin_add_overflow(sum, *text - '0', &sum))
@@ -34,9 +35,11 @@ static bool parse_unit(const char *unit, size_t *factor)
     if (found) {
         *factor = (size_t)1 << (10 * (found - letters + 1));
         unit++;
-        if (tolower((unsigned char)unit[0]) == 'i' && tolower((unsigned char)unit[1]) == 'b') unit++;
+        if (tolower((unsigned char)unit[0]) == 'i' && tolower((unsigned char)unit[1]) == 'b')
+            unit++;
     }
-    if (tolower((unsigned char)*unit) == 'b') unit++;
+    if (tolower((unsigned char)*unit) == 'b')
+        unit++;
     return *unit == '\0';
 }
 
@@ -45,7 +48,8 @@ bool ki_parse_nbytes(const char *text, size_t *value)
     char digits[24];
     size_t n = strspn(text, "0123456789"), factor, total;
     int64_t number;
-    if (n == 0 || n >= sizeof digits) return false;
+    if (n == 0 || n >= sizeof digits)
+        return false;
     memcpy(digits, text, n);
     digits[n] = '\0';
     if (!ki_parse_int(digits, &number) || !parse_unit(text + n, &factor) ||
@@ -70,7 +74,8 @@ bool ki_parse_bool(const char *text, bool *value)
 static bool is_name(const char *text, size_t nbytes)
 {
     for (size_t i = 0; i < nbytes; i++) {
-        if (!isalnum((unsigned char)text[i]) && text[i] != '_' && text[i] != '-') return false;
+        if (!isalnum((unsigned char)text[i]) && text[i] != '_' && text[i] != '-')
+            return false;
     }
     return nbytes > 0;
 }
@@ -108,16 +113,19 @@ static bool check_choice(const char *choices, const char *text, char *valid, siz
     snprintf(valid, valid_nbytes, "one of %s", choices);
     for (const char *p = choices;; p++) {
         size_t n = strcspn(p, "|");
-        if (n == text_nbytes && strncmp(p, text, n) == 0) return true;
+        if (n == text_nbytes && strncmp(p, text, n) == 0)
+            return true;
         p += n;
-        if (!*p) return false;
+        if (!*p)
+            return false;
     }
 }
 
 static bool is_collective(const char *text, size_t nbytes)
 {
 #define MATCHES(symbol, number, name)                                                                                  \
-    if (sizeof(name) - 1 == nbytes && strncmp(text, name, nbytes) == 0) return true;
+    if (sizeof(name) - 1 == nbytes && strncmp(text, name, nbytes) == 0)                                                \
+        return true;
     KITH_COLL_TABLE(MATCHES)
 #undef MATCHES
     return false;
@@ -128,10 +136,12 @@ static bool check_algo(const char *text, char *valid, size_t valid_nbytes)
 {
     snprintf(valid, valid_nbytes,
              "a name, or collective=name pairs separated by commas (all_reduce=ring,broadcast=knomial)");
-    if (!strpbrk(text, "=,")) return is_name(text, strlen(text));
+    if (!strpbrk(text, "=,"))
+        return is_name(text, strlen(text));
     for (const char *p = text;; p++) {
         size_t coll_nbytes = strcspn(p, "=,");
-        if (p[coll_nbytes] != '=') return false;
+        if (p[coll_nbytes] != '=')
+            return false;
         if (!is_collective(p, coll_nbytes)) {
             snprintf(valid, valid_nbytes,
                      "pairs collective=name; \"%.*s\" is no collective (all_reduce, reduce_scatter, "
@@ -141,9 +151,11 @@ static bool check_algo(const char *text, char *valid, size_t valid_nbytes)
         }
         p += coll_nbytes + 1;
         size_t name_nbytes = strcspn(p, ",");
-        if (!is_name(p, name_nbytes)) return false;
+        if (!is_name(p, name_nbytes))
+            return false;
         p += name_nbytes;
-        if (!*p) return true;
+        if (!*p)
+            return true;
     }
 }
 
@@ -185,8 +197,10 @@ size_t ki_edit_distance(const char *a, const char *b)
         for (size_t j = 1; j <= bn; j++) {
             int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
             size_t best = last[j - 1] + (x != y);
-            if (last[j] + 1 < best) best = last[j] + 1;
-            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            if (last[j] + 1 < best)
+                best = last[j] + 1;
+            if (now[j - 1] + 1 < best)
+                best = now[j - 1] + 1;
             if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && tolower((unsigned char)a[i - 2]) == y &&
                 before[j - 2] + 1 < best)
                 best = before[j - 2] + 1;

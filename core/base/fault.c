@@ -39,14 +39,17 @@ static bool parse_rule(const char *entry, fault_rule *rule)
 {
     for (int kind = 0; kind < KI_FAULT_KINDS; kind++) {
         size_t n = strlen(kind_names[kind]);
-        if (strncmp(entry, kind_names[kind], n) != 0 || entry[n] != ':') continue;
+        if (strncmp(entry, kind_names[kind], n) != 0 || entry[n] != ':')
+            continue;
         int used = 0, used_rank = 0, rank = ANY_RANK;
         unsigned long nth = 0;
-        if (sscanf(entry + n + 1, "%8lu%n", &nth, &used) != 1 || nth == 0) return false;
+        if (sscanf(entry + n + 1, "%8lu%n", &nth, &used) != 1 || nth == 0)
+            return false;
         const char *rest = entry + n + 1 + used;
         if (*rest == '@' && (sscanf(rest + 1, "%8d%n", &rank, &used_rank) != 1 || rank < 0 || rest[1 + used_rank]))
             return false;
-        if (*rest && *rest != '@') return false;
+        if (*rest && *rest != '@')
+            return false;
         rule->kind = (ki_fault_kind)kind;
         rule->rank = rank;
         rule->nth = nth;
@@ -76,7 +79,8 @@ static void read_environment(void)
 {
     char wrong[TEXT_NBYTES] = "";
     const char *value = getenv("KITH_FAULT");
-    if (!value) value = "";
+    if (!value)
+        value = "";
     pthread_mutex_lock(&lock);
     if (atomic_load_explicit(&state, memory_order_relaxed) == UNREAD || strncmp(text, value, sizeof text - 1) != 0) {
         snprintf(text, sizeof text, "%s", value);
@@ -103,12 +107,15 @@ void ki_fault_configure(int world_rank)
 bool ki_fault(ki_fault_kind kind)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);
-    if (__builtin_expect(now == QUIET, 1)) return false;
-    if (now == UNREAD) read_environment();
+    if (__builtin_expect(now == QUIET, 1))
+        return false;
+    if (now == UNREAD)
+        read_environment();
     bool is_hit = false;
     for (int i = 0; i < rule_count; i++) {
         fault_rule *rule = &rules[i];
-        if (rule->kind != kind || (rule->rank != ANY_RANK && rule->rank != thread_rank)) continue;
+        if (rule->kind != kind || (rule->rank != ANY_RANK && rule->rank != thread_rank))
+            continue;
         is_hit |= atomic_fetch_add_explicit(&rule->calls, 1, memory_order_relaxed) + 1 == rule->nth;
     }
     return is_hit;

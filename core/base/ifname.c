@@ -20,7 +20,8 @@
 void ki_address_text(const struct sockaddr *address, char *text, size_t nbytes)
 {
     socklen_t n = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    if (getnameinfo(address, n, text, (socklen_t)nbytes, NULL, 0, NI_NUMERICHOST) != 0) snprintf(text, nbytes, "?");
+    if (getnameinfo(address, n, text, (socklen_t)nbytes, NULL, 0, NI_NUMERICHOST) != 0)
+        snprintf(text, nbytes, "?");
 }
 
 static const unsigned char *address_bytes(const struct sockaddr *address, size_t *nbytes)
@@ -39,15 +40,19 @@ static bool parse_network(const char *text, int *family, unsigned char bytes[16]
     char address[INET6_ADDRSTRLEN];
     size_t n = strcspn(text, "/");
     int64_t value;
-    if (n == 0 || n >= sizeof address) return false;
+    if (n == 0 || n >= sizeof address)
+        return false;
     memcpy(address, text, n);
     address[n] = '\0';
     *family = strchr(address, ':') ? AF_INET6 : AF_INET;
     int most = *family == AF_INET ? 32 : 128;
-    if (inet_pton(*family, address, bytes) != 1) return false;
+    if (inet_pton(*family, address, bytes) != 1)
+        return false;
     *bits = most;
-    if (!text[n]) return true;
-    if (!ki_parse_int(text + n + 1, &value) || value < 0 || value > most) return false;
+    if (!text[n])
+        return true;
+    if (!ki_parse_int(text + n + 1, &value) || value < 0 || value > most)
+        return false;
     *bits = (int)value;
     return true;
 }
@@ -57,7 +62,8 @@ static bool is_in_network(const struct sockaddr *address, const unsigned char *n
     size_t nbytes;
     const unsigned char *bytes = address_bytes(address, &nbytes);
     int whole = bits / 8, rest = bits % 8;
-    if (memcmp(bytes, network, (size_t)whole) != 0) return false;
+    if (memcmp(bytes, network, (size_t)whole) != 0)
+        return false;
     return rest == 0 || ((bytes[whole] ^ network[whole]) & (0xff << (8 - rest)) & 0xff) == 0;
 }
 
@@ -66,9 +72,11 @@ static bool is_in_list(const char *list, const char *name)
     size_t name_nbytes = strlen(name);
     for (const char *p = list;; p++) {
         size_t n = strcspn(p, ",");
-        if (n == name_nbytes && strncmp(p, name, n) == 0) return true;
+        if (n == name_nbytes && strncmp(p, name, n) == 0)
+            return true;
         p += n;
-        if (!*p) return false;
+        if (!*p)
+            return false;
     }
 }
 
@@ -76,7 +84,8 @@ bool ki_ifname_allows(const char *ifname, const char *interface, const struct so
 {
     int family, bits;
     unsigned char network[16];
-    if (!ifname || !*ifname) return true;
+    if (!ifname || !*ifname)
+        return true;
     if (parse_network(ifname, &family, network, &bits))
         return family == address->sa_family && is_in_network(address, network, bits);
     return is_in_list(ifname, interface);
@@ -99,7 +108,8 @@ bool ki_ifname_address(const char *ifname, int family, struct sockaddr_storage *
     struct ifaddrs *all = NULL;
     const struct ifaddrs *best = NULL;
     int best_score = 0;
-    if (getifaddrs(&all) != 0) return false;
+    if (getifaddrs(&all) != 0)
+        return false;
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
         if (!is_usable(i) || (family != AF_UNSPEC && i->ifa_addr->sa_family != family) ||
             !ki_ifname_allows(ifname, i->ifa_name, i->ifa_addr))
@@ -125,10 +135,12 @@ void ki_sock_interfaces(const char *ifname, char *text, size_t nbytes)
     struct ifaddrs *all = NULL;
     size_t used = 0;
     snprintf(text, nbytes, "none");
-    if (getifaddrs(&all) != 0) return;
+    if (getifaddrs(&all) != 0)
+        return;
     for (const struct ifaddrs *i = all; i && used < nbytes; i = i->ifa_next) {
         char address[KI_SOCK_TEXT_NBYTES];
-        if (!is_usable(i) || !ki_ifname_allows(ifname, i->ifa_name, i->ifa_addr)) continue;
+        if (!is_usable(i) || !ki_ifname_allows(ifname, i->ifa_name, i->ifa_addr))
+            continue;
         ki_address_text(i->ifa_addr, address, sizeof address);
         int n = snprintf(text + used, nbytes - used, "%s%s %s", used ? ", " : "", i->ifa_name, address);
         used += n > 0 ? (size_t)n : 0;
@@ -143,10 +155,12 @@ kith_status ki_sock_ifname_check(const char *ifname)
     struct sockaddr_storage address;
     socklen_t nbytes;
     char all[512], name[IF_NAMESIZE];
-    if (!ifname || !*ifname) return KITH_OK;
+    if (!ifname || !*ifname)
+        return KITH_OK;
     ki_sock_interfaces(NULL, all, sizeof all);
     if (parse_network(ifname, &family, network, &bits)) {
-        if (ki_ifname_address(ifname, AF_UNSPEC, &address, &nbytes)) return KITH_OK;
+        if (ki_ifname_address(ifname, AF_UNSPEC, &address, &nbytes))
+            return KITH_OK;
         return ki_fail(KITH_ERR_INVALID_ARG,
                        "KITH_IFNAME=%s: no interface has an address in that network; interfaces here: %s", ifname, all);
     }
@@ -160,7 +174,8 @@ kith_status ki_sock_ifname_check(const char *ifname)
                 "interfaces here: %s",
                 ifname, (int)n, p, all);
         p += n;
-        if (!*p) break;
+        if (!*p)
+            break;
     }
     if (!ki_ifname_address(ifname, AF_UNSPEC, &address, &nbytes))
         return ki_fail(KITH_ERR_INVALID_ARG,
@@ -174,7 +189,8 @@ kith_status ki_sock_own_address(const char *ifname, char *text, size_t nbytes)
     struct sockaddr_storage address;
     socklen_t address_nbytes;
     kith_status s = ki_sock_ifname_check(ifname);
-    if (s != KITH_OK) return s;
+    if (s != KITH_OK)
+        return s;
     if (!ki_ifname_address(ifname, AF_UNSPEC, &address, &address_nbytes))
         return ki_fail(KITH_ERR_NO_RESOURCE, "no network interface is up with an address");
     ki_address_text((const struct sockaddr *)&address, text, nbytes);

@@ -38,8 +38,10 @@ static void write_all(int fd, const char *text, size_t nbytes)
 {
     while (nbytes > 0) {
         ssize_t n = write(fd, text, nbytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return; /* nowhere left to complain */
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* nowhere left to complain */
         text += n;
         nbytes -= (size_t)n;
     }
@@ -50,7 +52,8 @@ static void default_sink(void *arg, kith_log_level level, const char *line)
     (void)arg;
     char text[LINE_NBYTES + 32];
     int n = snprintf(text, sizeof text, "kith %s: %s\n", level_names[level], line);
-    if (n > 0) write_all(file >= 0 ? file : STDERR_FILENO, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    if (n > 0)
+        write_all(file >= 0 ? file : STDERR_FILENO, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
 /* %h becomes the host's name, %p the process id, %% a percent sign; anything else stays. */
@@ -61,7 +64,8 @@ static void expand_path(const char *pattern, char *path, size_t nbytes)
     for (const char *p = pattern; *p && used + 1 < nbytes; p++) {
         char piece[256] = { *p, '\0' };
         if (p[0] == '%' && p[1] == 'h') {
-            if (gethostname(piece, sizeof piece - 1) != 0) strcpy(piece, "localhost");
+            if (gethostname(piece, sizeof piece - 1) != 0)
+                strcpy(piece, "localhost");
             p++;
         } else if (p[0] == '%' && p[1] == 'p') {
             snprintf(piece, sizeof piece, "%ld", (long)getpid());
@@ -76,7 +80,8 @@ static void expand_path(const char *pattern, char *path, size_t nbytes)
 
 static void close_file(void)
 {
-    if (file >= 0) close(file);
+    if (file >= 0)
+        close(file);
     file = -1;
 }
 
@@ -95,7 +100,8 @@ static void open_file(const char *pattern)
 static int level_by_name(const char *name)
 {
     for (int i = 0; i < (int)(sizeof level_names / sizeof level_names[0]); i++) {
-        if (strcasecmp(name, level_names[i]) == 0) return i;
+        if (strcasecmp(name, level_names[i]) == 0)
+            return i;
     }
     return -1;
 }
@@ -115,7 +121,8 @@ static void use_environment(void)
         default_sink(NULL, KITH_LOG_WARN, line);
         level = KITH_LOG_WARN;
     }
-    if (level > KITH_LOG_NONE && path && *path) open_file(path);
+    if (level > KITH_LOG_NONE && path && *path)
+        open_file(path);
     atomic_store_explicit(&current_level, level, memory_order_relaxed);
 }
 
@@ -124,7 +131,8 @@ int ki_log_is_on(kith_log_level level)
     int current = atomic_load_explicit(&current_level, memory_order_relaxed);
     if (__builtin_expect(current == UNREAD, 0)) {
         pthread_mutex_lock(&lock);
-        if (atomic_load_explicit(&current_level, memory_order_relaxed) == UNREAD) use_environment();
+        if (atomic_load_explicit(&current_level, memory_order_relaxed) == UNREAD)
+            use_environment();
         current = atomic_load_explicit(&current_level, memory_order_relaxed);
         pthread_mutex_unlock(&lock);
     }
@@ -133,7 +141,8 @@ int ki_log_is_on(kith_log_level level)
 
 void ki_log(kith_log_level level, const char *format, ...)
 {
-    if (!ki_log_is_on(level) || is_in_sink) return;
+    if (!ki_log_is_on(level) || is_in_sink)
+        return;
     char line[LINE_NBYTES];
     int used = thread_rank >= 0 ? snprintf(line, sizeof line, "rank %d: ", thread_rank) : 0;
     va_list args;
@@ -143,7 +152,8 @@ void ki_log(kith_log_level level, const char *format, ...)
 
     is_in_sink = 1;
     pthread_mutex_lock(&lock);
-    if ((int)level <= atomic_load_explicit(&current_level, memory_order_relaxed)) sink(sink_arg, level, line);
+    if ((int)level <= atomic_load_explicit(&current_level, memory_order_relaxed))
+        sink(sink_arg, level, line);
     pthread_mutex_unlock(&lock);
     is_in_sink = 0;
 }

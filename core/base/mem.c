@@ -40,8 +40,10 @@ void *ki_calloc(const kith_allocator *allocator, size_t count, size_t nbytes)
         ki_fail(KITH_ERR_NO_MEMORY, "%zu objects of %zu bytes are more than memory can address", count, nbytes);
         return NULL;
     }
-    if (total == 0) total = 1;
-    if (!allocator) allocator = &default_allocator;
+    if (total == 0)
+        total = 1;
+    if (!allocator)
+        allocator = &default_allocator;
     void *ptr = ki_fault(KI_FAULT_ALLOC) ? NULL : allocator->alloc(allocator->arg, total, ALIGNMENT);
     if (!ptr) {
         ki_fail(KITH_ERR_NO_MEMORY, "allocating %zu bytes failed", total);
@@ -52,8 +54,10 @@ void *ki_calloc(const kith_allocator *allocator, size_t count, size_t nbytes)
 
 void ki_free(const kith_allocator *allocator, void *ptr)
 {
-    if (!ptr) return;
-    if (!allocator) allocator = &default_allocator;
+    if (!ptr)
+        return;
+    if (!allocator)
+        allocator = &default_allocator;
     allocator->free(allocator->arg, ptr);
 }
 

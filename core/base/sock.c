@@ -65,8 +65,10 @@ bool ki_sock_wait(int fd, short events, int64_t deadline_ns)
             timeout_ms = left <= 0 ? 0 : left > INT64_C(60000000000) ? 60000 : (int)(left / 1000000) + 1;
         }
         int n = poll(&p, 1, timeout_ms);
-        if (n > 0) return true;
-        if (ki_deadline_passed(deadline_ns) && (n == 0 || errno == EINTR)) return false;
+        if (n > 0)
+            return true;
+        if (ki_deadline_passed(deadline_ns) && (n == 0 || errno == EINTR))
+            return false;
     }
 }
 
@@ -74,7 +76,8 @@ static bool is_loopback(const struct sockaddr *address)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
-    if (address->sa_family == AF_INET) return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+    if (address->sa_family == AF_INET)
+        return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
     return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
@@ -89,10 +92,12 @@ static kith_status resolve(const char *host, uint16_t port, struct addrinfo **li
     char service[8];
     struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
     bool is_numeric = looks_numeric(host);
-    if (is_numeric) hints.ai_flags |= AI_NUMERICHOST;
+    if (is_numeric)
+        hints.ai_flags |= AI_NUMERICHOST;
     snprintf(service, sizeof service, "%u", (unsigned)port);
     int error = *host ? getaddrinfo(host, service, &hints, list) : EAI_NONAME;
-    if (error == 0) return KITH_OK;
+    if (error == 0)
+        return KITH_OK;
     *is_final = is_numeric || !*host;
     return ki_fail_quiet(*is_final ? KITH_ERR_INVALID_ARG : KITH_ERR_UNREACHABLE,
                          "the %s \"%s\" cannot be resolved (%s)", is_numeric ? "address" : "host name", host,
@@ -108,10 +113,13 @@ void ki_sock_backoff(unsigned attempt, int64_t deadline_ns)
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     int64_t ms = BACKOFF_FIRST_MS << (attempt < 7 ? attempt : 7);
-    if (ms > BACKOFF_LAST_MS) ms = BACKOFF_LAST_MS;
+    if (ms > BACKOFF_LAST_MS)
+        ms = BACKOFF_LAST_MS;
     int64_t ns = ms * 500000 + (int64_t)((x >> 11) % (uint64_t)(ms * 1000000));
-    if (deadline_ns != 0 && ns > deadline_ns - ki_now_ns()) ns = deadline_ns - ki_now_ns();
-    if (ns > 0) ki_sleep_ns(ns);
+    if (deadline_ns != 0 && ns > deadline_ns - ki_now_ns())
+        ns = deadline_ns - ki_now_ns();
+    if (ns > 0)
+        ki_sleep_ns(ns);
 }
 
 /* ---- listening ---- */
@@ -119,10 +127,13 @@ void ki_sock_backoff(unsigned attempt, int64_t deadline_ns)
 static int listen_at(const struct sockaddr *address, socklen_t nbytes, int backlog)
 {
     int fd = open_socket(address->sa_family), on = 1;
-    if (fd < 0) return -1;
+    if (fd < 0)
+        return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (address->sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    if (bind(fd, address, nbytes) == 0 && listen(fd, backlog) == 0) return fd;
+    if (address->sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, address, nbytes) == 0 && listen(fd, backlog) == 0)
+        return fd;
     close_keeping_errno(fd);
     return -1;
 }
@@ -169,7 +180,8 @@ static kith_status listen_failed(const char *host, const struct sockaddr *addres
 static kith_status listen_more(const char *host, struct sockaddr *address, socklen_t nbytes, int backlog,
                                ki_listener *l)
 {
-    if (l->fd_count == KI_SOCK_ADDRESSES) return KITH_OK;
+    if (l->fd_count == KI_SOCK_ADDRESSES)
+        return KITH_OK;
     set_port(address, l->port);
     int fd = listen_at(address, nbytes, backlog);
     if (fd < 0) {
@@ -205,7 +217,8 @@ kith_status ki_sock_listen(const char *host, uint16_t port, const char *ifname, 
     bool is_final;
     ki_listener l = { .fd_count = 0, .port = port };
     kith_status s = ki_sock_ifname_check(ifname);
-    if (s != KITH_OK) return s;
+    if (s != KITH_OK)
+        return s;
     s = resolve(host, port, &list, &is_final);
     if (s != KITH_OK)
         return ki_fail(KITH_ERR_INVALID_ARG,
@@ -226,7 +239,8 @@ kith_status ki_sock_listen(const char *host, uint16_t port, const char *ifname, 
         has_warned |= is_odd;
         s = listen_more(host, a->ai_addr, a->ai_addrlen, backlog, &l);
     }
-    if (s == KITH_OK && l.fd_count == 0) s = listen_failed(host, list->ai_addr, port, EADDRNOTAVAIL);
+    if (s == KITH_OK && l.fd_count == 0)
+        s = listen_failed(host, list->ai_addr, port, EADDRNOTAVAIL);
     freeaddrinfo(list);
     if (s != KITH_OK) {
         ki_sock_listener_close(&l);
@@ -252,7 +266,8 @@ int ki_sock_accept(int listen_fd, char *peer, size_t peer_nbytes)
         return -1;
     }
     int fd = accept4(listen_fd, (struct sockaddr *)&address, &nbytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return -1;
+    if (fd < 0)
+        return -1;
     set_options(fd);
     ki_address_text((const struct sockaddr *)&address, peer, peer_nbytes);
     return fd;
@@ -265,7 +280,8 @@ static bool bind_source(int fd, const char *ifname, const struct sockaddr *targe
 {
     struct sockaddr_storage source;
     socklen_t nbytes;
-    if (!ifname || !*ifname || is_loopback(target)) return true;
+    if (!ifname || !*ifname || is_loopback(target))
+        return true;
     if (!ki_ifname_address(ifname, target->sa_family, &source, &nbytes)) {
         errno = EADDRNOTAVAIL;
         return false;
@@ -281,9 +297,11 @@ static int connect_one(const struct addrinfo *a, const char *ifname, int64_t dea
         *is_final |= errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EACCES;
         return -1;
     }
-    if (!bind_source(fd, ifname, a->ai_addr)) goto err_close;
+    if (!bind_source(fd, ifname, a->ai_addr))
+        goto err_close;
     if (connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
-        if (errno != EINPROGRESS && errno != EINTR) goto err_close;
+        if (errno != EINPROGRESS && errno != EINTR)
+            goto err_close;
         if (!ki_sock_wait(fd, POLLOUT, deadline_ns)) {
             errno = ETIMEDOUT;
             goto err_close;
@@ -317,7 +335,8 @@ static int64_t share_of_deadline(int64_t deadline_ns, int addresses_left)
     int64_t now = ki_now_ns(), shortest = (int64_t)SHORTEST_TRY_MS * 1000000;
     int64_t left = deadline_ns != 0 ? deadline_ns - now : 10 * shortest;
     int64_t share = left / (addresses_left > 0 ? addresses_left : 1);
-    if (share < shortest) share = shortest < left ? shortest : left;
+    if (share < shortest)
+        share = shortest < left ? shortest : left;
     return share > 0 ? now + share : 1;
 }
 
@@ -329,7 +348,8 @@ kith_status ki_sock_connect(const char *host, uint16_t port, const char *ifname,
     int count = 0, error = 0;
     *is_final = false;
     kith_status s = resolve(host, port, &list, is_final);
-    if (s != KITH_OK) return s;
+    if (s != KITH_OK)
+        return s;
     for (const struct addrinfo *a = list; a; a = a->ai_next)
         count++;
     for (const struct addrinfo *a = list; a && !*is_final; a = a->ai_next, count--) {

@@ -36,7 +36,8 @@ static bool set_lock(int fd, short type, off_t at)
 static bool lock_writers(int fd, int64_t deadline_ns)
 {
     while (!set_lock(fd, F_WRLCK, LOCK_BASE)) {
-        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || ki_deadline_passed(deadline_ns)) return false;
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || ki_deadline_passed(deadline_ns))
+            return false;
         ki_sleep_ns(LOCK_POLL_NS);
     }
     return true;
@@ -91,8 +92,10 @@ static void temporary_name(const char *path, char *text, size_t nbytes)
 kith_status ki_file_log_open(ki_file_log *log, const char *path)
 {
     int fd = open_file(path, 0);
-    if (fd < 0) return ki_fail_quiet(KITH_ERR_UNREACHABLE, "%s: %s", path, strerror(errno));
-    if (!take_file(log, fd)) return ki_fail_quiet(KITH_ERR_UNREACHABLE, "%s is not a plain file", path);
+    if (fd < 0)
+        return ki_fail_quiet(KITH_ERR_UNREACHABLE, "%s: %s", path, strerror(errno));
+    if (!take_file(log, fd))
+        return ki_fail_quiet(KITH_ERR_UNREACHABLE, "%s is not a plain file", path);
     return KITH_OK;
 }
 
@@ -121,13 +124,15 @@ kith_status ki_file_log_publish(const char *path)
 {
     char temporary[PATH_MAX];
     temporary_name(path, temporary, sizeof temporary);
-    if (rename(temporary, path) == 0) return KITH_OK;
+    if (rename(temporary, path) == 0)
+        return KITH_OK;
     return ki_fail(KITH_ERR_NO_RESOURCE, "store file://%s: cannot be put in place: %s", path, strerror(errno));
 }
 
 void ki_file_log_close(ki_file_log *log)
 {
-    if (log->fd >= 0) close(log->fd);
+    if (log->fd >= 0)
+        close(log->fd);
     log->fd = -1;
     ki_free(NULL, log->body);
     log->body = NULL;
@@ -157,8 +162,10 @@ static bool write_at(int fd, const void *data, size_t nbytes, off_t *at)
     const unsigned char *p = data;
     while (nbytes > 0) {
         ssize_t n = pwrite(fd, p, nbytes, *at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
         p += n;
         nbytes -= (size_t)n;
         *at += n;
@@ -193,8 +200,10 @@ static bool read_at(int fd, void *data, size_t nbytes, off_t at)
     unsigned char *p = data;
     while (nbytes > 0) {
         ssize_t n = pread(fd, p, nbytes, at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
         p += n;
         nbytes -= (size_t)n;
         at += n;
@@ -210,11 +219,13 @@ static bool is_sane(const ki_record *r)
 
 static bool reserve_body(ki_file_log *log, size_t nbytes)
 {
-    if (nbytes <= log->body_capacity) return true;
+    if (nbytes <= log->body_capacity)
+        return true;
     ki_free(NULL, log->body);
     log->body_capacity = 0;
     log->body = ki_calloc(NULL, 1, nbytes);
-    if (log->body) log->body_capacity = nbytes;
+    if (log->body)
+        log->body_capacity = nbytes;
     return log->body != NULL;
 }
 
@@ -223,13 +234,16 @@ typedef enum reading { READ_RECORD, READ_NOTHING, READ_GARBAGE, READ_NO_MEMORY }
 static reading read_record(ki_file_log *log, ki_record *record)
 {
     struct stat st;
-    if (fstat(log->fd, &st) != 0 || st.st_size < log->offset + (off_t)STEP) return READ_NOTHING;
+    if (fstat(log->fd, &st) != 0 || st.st_size < log->offset + (off_t)STEP)
+        return READ_NOTHING;
     if (st.st_size - log->offset < (off_t)sizeof *record || !read_at(log->fd, record, sizeof *record, log->offset) ||
         !is_sane(record))
         return READ_GARBAGE;
     size_t nbytes = record->key_nbytes + (size_t)record->value_nbytes;
-    if (!reserve_body(log, nbytes + 1)) return READ_NO_MEMORY;
-    if (!read_at(log->fd, log->body, nbytes, log->offset + (off_t)sizeof *record)) return READ_GARBAGE;
+    if (!reserve_body(log, nbytes + 1))
+        return READ_NO_MEMORY;
+    if (!read_at(log->fd, log->body, nbytes, log->offset + (off_t)sizeof *record))
+        return READ_GARBAGE;
     const unsigned char *value = log->body + record->key_nbytes;
     bool is_whole = hash_record(*record, log->body, value, (size_t)record->value_nbytes, NULL, 0) == record->hash;
     return is_whole ? READ_RECORD : READ_GARBAGE;
@@ -248,7 +262,8 @@ bool ki_file_log_next(ki_file_log *log, ki_record *record, const unsigned char *
         }
         unlock_writers(log->fd);
     }
-    if (r != READ_RECORD) return false;
+    if (r != READ_RECORD)
+        return false;
     off_t end = log->offset + (off_t)sizeof *record + record->key_nbytes + (off_t)record->value_nbytes;
     log->offset = (end + STEP - 1) / STEP * STEP;
     *key = log->body;

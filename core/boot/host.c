@@ -19,7 +19,8 @@ static void read_line(const char *path, char *text, size_t nbytes)
 {
     text[0] = '\0';
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
+    if (fd < 0)
+        return;
     ssize_t n = read(fd, text, nbytes - 1);
     close(fd);
     text[n > 0 ? n : 0] = '\0';
@@ -35,9 +36,11 @@ void ki_host_identity(const ki_config *config, char *text, size_t nbytes)
         snprintf(text, nbytes, "%s", given);
         return;
     }
-    if (gethostname(name, sizeof name - 1) != 0) name[0] = '\0';
+    if (gethostname(name, sizeof name - 1) != 0)
+        name[0] = '\0';
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = '\0';
+    if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0)
+        space[0] = '\0';
     unsigned long long device = stat("/dev/shm", &shm) == 0 ? (unsigned long long)shm.st_dev : 0;
     snprintf(text, nbytes, "%s %s %s shm:%llx", name, boot, space, device);
 }

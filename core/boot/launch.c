@@ -54,10 +54,12 @@ static kith_status find_ranks(const kith_init_options *options, const ki_config 
     if (options && options->size < 0)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_init: options.size is %d, valid are 0 (find it) or more",
                        options->size);
-    if (options && options->size > 0) return from_options(options, launch);
+    if (options && options->size > 0)
+        return from_options(options, launch);
     for (int i = 0; i < KI_SOURCE_COUNT; i++) {
         kith_status s = ki_launch_read(config, &ki_launch_sources[i], launch, &is_there);
-        if (s != KITH_OK || is_there) return s;
+        if (s != KITH_OK || is_there)
+            return s;
     }
     const kith_backend *module;
     if (ask_modules(modules, module_count, 0, NULL, &module, &launch->rank, &launch->size)) {
@@ -87,8 +89,10 @@ static kith_status find_local(const kith_init_options *options, const ki_config 
         return ki_fail(KITH_ERR_INVALID_ARG,
                        "KITH_LOCAL_RANK=%lld of KITH_LOCAL_SIZE=%lld does not fit a job of %d ranks (-1: unset)",
                        (long long)rank, (long long)size, launch->size);
-    if (rank >= 0) launch->local_rank = (int)rank;
-    if (size > 0) launch->local_size = (int)size;
+    if (rank >= 0)
+        launch->local_rank = (int)rank;
+    if (size > 0)
+        launch->local_size = (int)size;
     return KITH_OK;
 }
 
@@ -115,11 +119,13 @@ static kith_status use_master(ki_launch *launch, bool *is_there)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: %s=%s is set but %s is not; both are needed to find rank 0",
                        launch->source, has_address ? "MASTER_ADDR" : "MASTER_PORT", has_address ? address : port_text,
                        has_address ? "MASTER_PORT" : "MASTER_ADDR");
-    if (!*is_there) return KITH_OK;
+    if (!*is_there)
+        return KITH_OK;
     if (!ki_parse_int(port_text, &port) || port < 1 || port > 65535)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: MASTER_PORT=\"%s\" is not a port from 1 to 65535", launch->source,
                        port_text);
-    if (agent && strcasecmp(agent, "true") == 0) port += port < 65535 ? 1 : -1;
+    if (agent && strcasecmp(agent, "true") == 0)
+        port += port < 65535 ? 1 : -1;
     bool is_v6 = strchr(address, ':') && address[0] != '[';
     char url[600];
     if (strlen(address) > 400)
@@ -133,7 +139,8 @@ static bool use_module(const kith_backend *const *modules, size_t module_count, 
 {
     const kith_backend *module;
     int rank, size;
-    if (!ask_modules(modules, module_count, may_init, variant, &module, &rank, &size)) return false;
+    if (!ask_modules(modules, module_count, may_init, variant, &module, &rank, &size))
+        return false;
     if (rank != launch->rank || size != launch->size || !module->launch_broadcast) {
         ki_log(KITH_LOG_DEBUG, "MPI says rank %d of %d, %s says %d of %d: MPI is not asked for the store", rank, size,
                launch->source, launch->rank, launch->size);
@@ -163,7 +170,8 @@ static kith_status use_job_file(const char *job_id, ki_launch *launch)
 {
     const char *folder = getenv("TMPDIR");
     char url[800];
-    if (!folder || folder[0] != '/') folder = "/tmp";
+    if (!folder || folder[0] != '/')
+        folder = "/tmp";
     int n = snprintf(url, sizeof url, "tcp://127.0.0.1:0?file=%s/kith-%ld-%s", folder, (long)geteuid(), job_id);
     if (n < 0 || (size_t)n >= sizeof launch->store || strchr(folder, '&'))
         return ki_fail(KITH_ERR_INVALID_ARG,
@@ -187,12 +195,16 @@ static kith_status find_store(const kith_init_options *options, const ki_config 
     const char *given = options && options->store && *options->store ? options->store : NULL;
     bool is_there;
     char job_id[160];
-    if (given) return use_url(given, "options.store", launch);
+    if (given)
+        return use_url(given, "options.store", launch);
     given = ki_launch_variable(config, "KITH_STORE");
-    if (given) return use_url(given, "KITH_STORE", launch);
+    if (given)
+        return use_url(given, "KITH_STORE", launch);
     kith_status s = use_master(launch, &is_there);
-    if (s != KITH_OK || is_there) return s;
-    if (use_module(modules, module_count, 0, NULL, launch)) return KITH_OK;
+    if (s != KITH_OK || is_there)
+        return s;
+    if (use_module(modules, module_count, 0, NULL, launch))
+        return KITH_OK;
     int launcher = find_launcher(config, launch);
     if (launcher >= 0 && launch->size > 1 && ki_launch_is_one_host(launcher, launch) &&
         ki_launch_job_id(launcher, job_id, sizeof job_id))
@@ -212,9 +224,12 @@ kith_status ki_launch_detect(const kith_init_options *options, const ki_config *
 {
     ki_launch found = { .local_rank = -1 };
     kith_status s = find_ranks(options, config, modules, module_count, &found);
-    if (s == KITH_OK) s = find_local(options, config, &found);
-    if (s == KITH_OK) s = find_store(options, config, modules, module_count, &found);
-    if (s != KITH_OK) return s;
+    if (s == KITH_OK)
+        s = find_local(options, config, &found);
+    if (s == KITH_OK)
+        s = find_store(options, config, modules, module_count, &found);
+    if (s != KITH_OK)
+        return s;
     *launch = found;
     ki_log(KITH_LOG_DEBUG, "launch: rank %d of %d (%s), store %s", found.rank, found.size, found.source,
            found.needs_broadcast ? "told by MPI" : found.store);

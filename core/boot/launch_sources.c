@@ -59,9 +59,12 @@ static kith_status read_local(const ki_config *config, const ki_launch_source *s
     const char *rank = source->local_rank ? ki_launch_variable(config, source->local_rank) : NULL;
     const char *size = source->local_size ? ki_launch_variable(config, source->local_size) : NULL;
     kith_status s = KITH_OK;
-    if (size) s = read_number(source->name, source->local_size, size, 1, &launch->local_size);
-    if (s == KITH_OK && rank) s = read_number(source->name, source->local_rank, rank, 0, &launch->local_rank);
-    if (s != KITH_OK) return s;
+    if (size)
+        s = read_number(source->name, source->local_size, size, 1, &launch->local_size);
+    if (s == KITH_OK && rank)
+        s = read_number(source->name, source->local_rank, rank, 0, &launch->local_rank);
+    if (s != KITH_OK)
+        return s;
     if (size && launch->local_size > launch->size)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: %s=%d is more than %s=%d", source->name, source->local_size,
                        launch->local_size, source->size, launch->size);
@@ -79,10 +82,13 @@ kith_status ki_launch_read(const ki_config *config, const ki_launch_source *sour
     if (source->needs_both && !rank != !size)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: %s=%s is set but %s is not; both are needed", source->name,
                        rank ? source->rank : source->size, rank ? rank : size, rank ? source->size : source->rank);
-    if (!*is_there) return KITH_OK;
+    if (!*is_there)
+        return KITH_OK;
     kith_status s = read_number(source->name, source->size, size, 1, &launch->size);
-    if (s == KITH_OK) s = read_number(source->name, source->rank, rank, 0, &launch->rank);
-    if (s != KITH_OK) return s;
+    if (s == KITH_OK)
+        s = read_number(source->name, source->rank, rank, 0, &launch->rank);
+    if (s != KITH_OK)
+        return s;
     if (launch->rank >= launch->size)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: %s=%d is not below %s=%d", source->name, source->rank, launch->rank,
                        source->size, launch->size);
@@ -99,7 +105,8 @@ static bool is_number(const char *variable, int number)
 
 bool ki_launch_is_one_host(int source, const ki_launch *launch)
 {
-    if (source == KI_SOURCE_OPEN_MPI) return is_number("OMPI_COMM_WORLD_LOCAL_SIZE", launch->size);
+    if (source == KI_SOURCE_OPEN_MPI)
+        return is_number("OMPI_COMM_WORLD_LOCAL_SIZE", launch->size);
     bool is_slurm_one =
         is_number("SLURM_STEP_NUM_NODES", 1) || (!getenv("SLURM_STEP_NUM_NODES") && is_number("SLURM_NNODES", 1));
     if (source == KI_SOURCE_PMI)
@@ -112,7 +119,8 @@ bool ki_launch_is_one_host(int source, const ki_launch *launch)
 static void clean(char *text)
 {
     for (; *text; text++) {
-        if (!isalnum((unsigned char)*text) && *text != '-' && *text != '.') *text = '_';
+        if (!isalnum((unsigned char)*text) && *text != '-' && *text != '.')
+            *text = '_';
     }
 }
 
@@ -123,14 +131,16 @@ static unsigned long long start_time(long pid)
     unsigned long long ticks = 0;
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
+    if (fd < 0)
+        return 0;
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     text[n > 0 ? n : 0] = '\0';
     const char *p = strrchr(text, ')');
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
-    if (p) ticks = strtoull(p + 1, NULL, 10);
+    if (p)
+        ticks = strtoull(p + 1, NULL, 10);
     return ticks;
 }
 

@@ -27,10 +27,12 @@ kith_status ki_store_open(const ki_store_options *options, ki_store **store)
     if (strlen(options->url) >= KI_STORE_URL_NBYTES - 64)
         return ki_fail(KITH_ERR_INVALID_ARG, "store: the URL has %zu bytes, at most %d are allowed",
                        strlen(options->url), KI_STORE_URL_NBYTES - 65);
-    if (!*options->url) return ki_store_tcp_open(options, "", store);
+    if (!*options->url)
+        return ki_store_tcp_open(options, "", store);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         size_t n = strlen(kinds[i].scheme);
-        if (strncmp(options->url, kinds[i].scheme, n) == 0) return kinds[i].open(options, options->url + n, store);
+        if (strncmp(options->url, kinds[i].scheme, n) == 0)
+            return kinds[i].open(options, options->url + n, store);
     }
     return ki_fail(KITH_ERR_INVALID_ARG, "store \"%s\": valid are tcp://host:port, file:///path and inproc://name",
                    options->url);
@@ -56,7 +58,8 @@ static kith_status check_key(const char *key, size_t nbytes)
 kith_status ki_store_set(ki_store *store, const char *key, const void *value, size_t nbytes)
 {
     kith_status s = check_key(key, nbytes);
-    if (s == KITH_OK) s = store->ops->set(store, key, value, nbytes);
+    if (s == KITH_OK)
+        s = store->ops->set(store, key, value, nbytes);
     return s == KITH_ERR_TIMEOUT
                ? ki_fail_quiet(s, "store %s: setting \"%s\" was not answered in time", store->url, key)
                : s;
@@ -65,8 +68,10 @@ kith_status ki_store_set(ki_store *store, const char *key, const void *value, si
 kith_status ki_store_get(ki_store *store, const char *key, int64_t deadline_ns, void **value, size_t *nbytes)
 {
     kith_status s = check_key(key, 0);
-    if (s == KITH_OK) s = store->ops->get(store, key, deadline_ns, value, nbytes);
-    if (s == KITH_ERR_TIMEOUT) return ki_fail_quiet(s, "store: no rank has set \"%s\"", key);
+    if (s == KITH_OK)
+        s = store->ops->get(store, key, deadline_ns, value, nbytes);
+    if (s == KITH_ERR_TIMEOUT)
+        return ki_fail_quiet(s, "store: no rank has set \"%s\"", key);
     return s;
 }
 
@@ -77,14 +82,17 @@ static void name_missing(const ki_gather_args *args, char *text, size_t nbytes)
     int named = 0, total = 0;
     text[0] = '\0';
     for (int i = 0; i < args->count; i++) {
-        if (!args->is_missing[i]) continue;
+        if (!args->is_missing[i])
+            continue;
         total++;
-        if (named == NAMED_RANKS || used + 16 >= nbytes) continue;
+        if (named == NAMED_RANKS || used + 16 >= nbytes)
+            continue;
         int rank = args->world_ranks ? args->world_ranks[i] : i;
         used += (size_t)snprintf(text + used, nbytes - used, "%s%d", named ? ", " : "", rank);
         named++;
     }
-    if (total > named) snprintf(text + used, nbytes - used, " and %d more", total - named);
+    if (total > named)
+        snprintf(text + used, nbytes - used, " and %d more", total - named);
 }
 
 static kith_status gather_failed(kith_status s, const ki_gather_args *args)
@@ -105,25 +113,30 @@ kith_status ki_store_gather(ki_store *store, const char *key, int index, int cou
 {
     size_t total;
     kith_status s = check_key(key, 0);
-    if (s != KITH_OK) return s;
+    if (s != KITH_OK)
+        return s;
     if (count <= 0 || count > KI_STORE_GATHER_RANKS || index < 0 || index >= count)
         return ki_fail(KITH_ERR_INVALID_ARG, "store: participant %d of %d in \"%s\"", index, count, key);
     if (!ki_mul((size_t)count, nbytes, &total) || total > KI_STORE_VALUE_NBYTES)
         return ki_fail(KITH_ERR_INVALID_ARG, "store: \"%s\" gathers %d times %zu bytes, at most %zu in all are allowed",
                        key, count, nbytes, KI_STORE_VALUE_NBYTES);
     unsigned char *mask = is_missing ? is_missing : ki_calloc(NULL, (size_t)count, 1);
-    if (!mask) return KITH_ERR_NO_MEMORY;
+    if (!mask)
+        return KITH_ERR_NO_MEMORY;
     memset(mask, 0, (size_t)count);
     ki_gather_args args = { key, index, count, world_ranks, in, nbytes, out, mask, -1 };
     s = gather_failed(store->ops->gather(store, &args, deadline_ns), &args);
-    if (mask != is_missing) ki_free(NULL, mask);
+    if (mask != is_missing)
+        ki_free(NULL, mask);
     return s;
 }
 
 bool ki_store_poll_event(ki_store *store, ki_event *event)
 {
-    if (store->event_count == 0) store->ops->poll(store);
-    if (store->event_count == 0) return false;
+    if (store->event_count == 0)
+        store->ops->poll(store);
+    if (store->event_count == 0)
+        return false;
     *event = store->events[store->event_first];
     store->event_first = (store->event_first + 1) % store->event_capacity;
     store->event_count--;
@@ -137,7 +150,8 @@ void ki_store_announce(ki_store *store, ki_event_kind kind, uint64_t value)
 
 void ki_store_close(ki_store *store, bool is_orderly, int64_t deadline_ns)
 {
-    if (store) store->ops->close(store, is_orderly, deadline_ns);
+    if (store)
+        store->ops->close(store, is_orderly, deadline_ns);
 }
 
 /* ---- shared by the kinds ---- */
@@ -161,7 +175,8 @@ static bool grow_events(ki_store *store)
 {
     size_t capacity = store->event_capacity ? 2 * store->event_capacity : FIRST_EVENTS;
     ki_event *events = ki_calloc(NULL, capacity, sizeof *events);
-    if (!events) return false;
+    if (!events)
+        return false;
     for (size_t i = 0; i < store->event_count; i++)
         events[i] = store->events[(store->event_first + i) % store->event_capacity];
     ki_free(NULL, store->events);

@@ -64,17 +64,21 @@ static kith_status append(file_store *s, ki_record record, const char *key, cons
 static kith_status write_record(file_store *s, ki_record record, const char *key, const void *value, size_t nbytes,
                                 const void *more, size_t more_nbytes)
 {
-    if (s->is_confirmed) return append(s, record, key, value, nbytes, more, more_nbytes);
+    if (s->is_confirmed)
+        return append(s, record, key, value, nbytes, more, more_nbytes);
     kept *k = ki_calloc(NULL, 1, sizeof *k);
-    if (!k) return KITH_ERR_NO_MEMORY;
+    if (!k)
+        return KITH_ERR_NO_MEMORY;
     k->record = record;
     k->value = ki_blob_create(NULL, nbytes + more_nbytes);
     if (!k->value) {
         ki_free(NULL, k);
         return KITH_ERR_NO_MEMORY;
     }
-    if (nbytes) memcpy(k->value->data, value, nbytes);
-    if (more_nbytes) memcpy(k->value->data + nbytes, more, more_nbytes);
+    if (nbytes)
+        memcpy(k->value->data, value, nbytes);
+    if (more_nbytes)
+        memcpy(k->value->data + nbytes, more, more_nbytes);
     snprintf(k->key, sizeof k->key, "%s", key);
     *s->last_kept = k;
     s->last_kept = &k->next;
@@ -96,7 +100,8 @@ static void drop_kept(file_store *s)
 
 static void rank_gone(file_store *s, int rank, ki_rank_state state)
 {
-    if (ki_table_rank_state(s->table, rank) == KI_RANK_DIED) return;
+    if (ki_table_rank_state(s->table, rank) == KI_RANK_DIED)
+        return;
     ki_table_set_rank_state(s->table, rank, state);
     if (state == KI_RANK_DIED && rank != s->base.rank)
         ki_store_push_event(&s->base, (ki_event){ KI_EVENT_RANK_DIED, rank, 0 });
@@ -113,11 +118,13 @@ static void replay_gather(file_store *s, const ki_record *r, const char *key, co
     size_t ranks_nbytes = (size_t)r->b * sizeof(int32_t);
     if (r->value_nbytes - nbytes == ranks_nbytes) {
         ranks = ki_calloc(NULL, 1, ranks_nbytes);
-        if (ranks) memcpy(ranks, value + nbytes, ranks_nbytes);
+        if (ranks)
+            memcpy(ranks, value + nbytes, ranks_nbytes);
     }
     kith_status status = ki_table_contribute(s->table, key, r->a, r->b, ranks, value, nbytes, &g);
     ki_free(NULL, ranks);
-    if (status == KITH_OK && r->rank == s->base.rank) s->awaited = g;
+    if (status == KITH_OK && r->rank == s->base.rank)
+        s->awaited = g;
     if (status == KITH_OK && ki_gather_is_complete(g) && g != s->awaited)
         ki_table_forget(s->table, g); /* between others */
 }
@@ -132,15 +139,18 @@ static void acknowledge(file_store *s, const ki_record *r)
 /* A rank that was here before has begun the next job and waits for that one's file: it is not acknowledged. */
 static void replay_joined(file_store *s, const ki_record *r)
 {
-    if (ki_table_rank_state(s->table, r->rank) != KI_RANK_ABSENT) return;
+    if (ki_table_rank_state(s->table, r->rank) != KI_RANK_ABSENT)
+        return;
     ki_table_set_rank_state(s->table, r->rank, KI_RANK_JOINED);
-    if (s->base.rank == 0 && r->rank != 0) acknowledge(s, r);
+    if (s->base.rank == 0 && r->rank != 0)
+        acknowledge(s, r);
 }
 
 static void replay(file_store *s, const ki_record *r, const unsigned char *key, const unsigned char *value)
 {
     char key_text[KI_STORE_KEY_NBYTES];
-    if (r->rank < 0 || r->rank >= s->base.size) return;
+    if (r->rank < 0 || r->rank >= s->base.size)
+        return;
     memcpy(key_text, key, r->key_nbytes);
     key_text[r->key_nbytes] = '\0';
     switch ((ki_record_kind)r->kind) {
@@ -159,7 +169,8 @@ static void replay(file_store *s, const ki_record *r, const unsigned char *key, 
         replay_gather(s, r, key_text, value);
         break;
     case KI_RECORD_ABORT:
-        if (r->rank != s->base.rank) ki_store_push_event(&s->base, (ki_event){ KI_EVENT_ABORT, r->rank, r->arg });
+        if (r->rank != s->base.rank)
+            ki_store_push_event(&s->base, (ki_event){ KI_EVENT_ABORT, r->rank, r->arg });
         break;
     case KI_RECORD_LEFT:
         rank_gone(s, r->rank, KI_RANK_LEFT);
@@ -176,7 +187,8 @@ static kith_status attach(file_store *s);
 static void start_over(file_store *s)
 {
     ki_file_log next = { .fd = -1 };
-    if (ki_file_log_open(&next, s->path) != KITH_OK) return; /* not there yet */
+    if (ki_file_log_open(&next, s->path) != KITH_OK)
+        return; /* not there yet */
     ki_table *table = ki_table_create(s->base.size);
     if (!table) {
         ki_file_log_close(&next);
@@ -197,16 +209,19 @@ static void refresh(file_store *s)
 {
     ki_record record;
     const unsigned char *key, *value;
-    if (!s->is_confirmed && ki_file_log_is_replaced(&s->log, s->path)) start_over(s);
+    if (!s->is_confirmed && ki_file_log_is_replaced(&s->log, s->path))
+        start_over(s);
     while (ki_file_log_next(&s->log, &record, &key, &value))
         replay(s, &record, key, value);
-    if (s->is_confirmed) drop_kept(s);
+    if (s->is_confirmed)
+        drop_kept(s);
 }
 
 /* Whoever joined and holds its byte no longer has left, or died. */
 static void check_lives(file_store *s)
 {
-    if (!s->is_confirmed || ki_now_ns() < s->next_life_check_ns) return;
+    if (!s->is_confirmed || ki_now_ns() < s->next_life_check_ns)
+        return;
     for (int rank = 0; rank < s->base.size; rank++) {
         if (rank == s->base.rank || ki_table_rank_state(s->table, rank) != KI_RANK_JOINED ||
             ki_file_log_is_held(&s->log, rank))
@@ -223,7 +238,8 @@ static void check_lives(file_store *s)
 /* One turn of a wait. False: the deadline passed. */
 static bool pause_and_refresh(file_store *s, int64_t *pause_ns, int64_t deadline_ns)
 {
-    if (ki_deadline_passed(deadline_ns)) return false;
+    if (ki_deadline_passed(deadline_ns))
+        return false;
     ki_sleep_ns(*pause_ns);
     *pause_ns = *pause_ns * 5 / 4 < LAST_PAUSE_NS ? *pause_ns * 5 / 4 : LAST_PAUSE_NS;
     refresh(s);
@@ -249,10 +265,13 @@ static kith_status file_get(ki_store *store, const char *key, int64_t deadline_n
     while (!(blob = s->is_confirmed ? ki_table_get(s->table, key) : NULL) &&
            pause_and_refresh(s, &pause_ns, deadline_ns)) {
     }
-    if (!blob) return KITH_ERR_TIMEOUT;
+    if (!blob)
+        return KITH_ERR_TIMEOUT;
     void *copy = malloc(blob->nbytes ? blob->nbytes : 1);
-    if (!copy) return ki_fail(KITH_ERR_NO_MEMORY, "allocating %zu bytes failed", blob->nbytes);
-    if (blob->nbytes) memcpy(copy, blob->data, blob->nbytes);
+    if (!copy)
+        return ki_fail(KITH_ERR_NO_MEMORY, "allocating %zu bytes failed", blob->nbytes);
+    if (blob->nbytes)
+        memcpy(copy, blob->data, blob->nbytes);
     *value = copy;
     *nbytes = blob->nbytes;
     return KITH_OK;
@@ -267,17 +286,21 @@ static kith_status file_gather(ki_store *store, ki_gather_args *args, int64_t de
     refresh(s);
     s->awaited = NULL;
     kith_status status = write_record(s, record, args->key, args->in, args->nbytes, args->world_ranks, ranks_nbytes);
-    if (status != KITH_OK) return status;
+    if (status != KITH_OK)
+        return status;
     refresh(s);
     for (;;) {
         ki_gather *g = s->is_confirmed ? s->awaited : NULL;
-        if (g && (ki_gather_is_complete(g) || g->dead_rank >= 0)) break;
-        if (!pause_and_refresh(s, &pause_ns, deadline_ns)) break;
+        if (g && (ki_gather_is_complete(g) || g->dead_rank >= 0))
+            break;
+        if (!pause_and_refresh(s, &pause_ns, deadline_ns))
+            break;
     }
     ki_gather *g = s->awaited;
     s->awaited = NULL;
     if (g && s->is_confirmed && ki_gather_is_complete(g)) {
-        if (g->result->nbytes) memcpy(args->out, g->result->data, g->result->nbytes);
+        if (g->result->nbytes)
+            memcpy(args->out, g->result->data, g->result->nbytes);
         ki_table_forget(s->table, g);
         return KITH_OK;
     }
@@ -347,7 +370,8 @@ static kith_status attach(file_store *s)
 static kith_status check_unused(const char *path)
 {
     ki_file_log old = { .fd = -1 };
-    if (ki_file_log_open(&old, path) != KITH_OK) return KITH_OK;
+    if (ki_file_log_open(&old, path) != KITH_OK)
+        return KITH_OK;
     bool is_used = ki_file_log_is_held(&old, 0);
     ki_file_log_close(&old);
     return is_used ? ki_fail(KITH_ERR_NO_RESOURCE,
@@ -358,13 +382,18 @@ static kith_status check_unused(const char *path)
 static kith_status create_file(file_store *s)
 {
     kith_status status = check_unused(s->path);
-    if (status == KITH_OK) status = ki_file_log_create(&s->log, s->path);
-    if (status != KITH_OK) return status;
+    if (status == KITH_OK)
+        status = ki_file_log_create(&s->log, s->path);
+    if (status != KITH_OK)
+        return status;
     s->is_confirmed = true;
     status = append(s, (ki_record){ .kind = KI_RECORD_HEADER, .a = s->base.size }, "", NULL, 0, NULL, 0);
-    if (status == KITH_OK) status = attach(s);
-    if (status == KITH_OK) status = ki_file_log_publish(s->path);
-    if (status != KITH_OK) ki_file_log_discard(s->path);
+    if (status == KITH_OK)
+        status = attach(s);
+    if (status == KITH_OK)
+        status = ki_file_log_publish(s->path);
+    if (status != KITH_OK)
+        ki_file_log_discard(s->path);
     return status;
 }
 
@@ -374,7 +403,8 @@ static kith_status check_header(file_store *s, bool *is_ready)
     ki_record record;
     const unsigned char *key, *value;
     *is_ready = ki_file_log_next(&s->log, &record, &key, &value) && record.kind == KI_RECORD_HEADER;
-    if (!*is_ready) return ki_fail_quiet(KITH_ERR_UNREACHABLE, "%s is not a store of this version", s->path);
+    if (!*is_ready)
+        return ki_fail_quiet(KITH_ERR_UNREACHABLE, "%s is not a store of this version", s->path);
     if (record.a != s->base.size) { /* may also be the file of an older job: the caller tries on */
         *is_ready = false;
         return ki_fail_quiet(KITH_ERR_MISMATCH, "rank %d says the job has %d ranks, the file was made for %d",
@@ -389,8 +419,10 @@ static kith_status join_file(file_store *s, const ki_store_options *options)
     for (unsigned attempt = 0;; attempt++) {
         bool is_ready = false;
         kith_status status = ki_file_log_open(&s->log, s->path);
-        if (status == KITH_OK) status = check_header(s, &is_ready);
-        if (is_ready) return attach(s);
+        if (status == KITH_OK)
+            status = check_header(s, &is_ready);
+        if (is_ready)
+            return attach(s);
         ki_file_log_close(&s->log);
         if (ki_deadline_passed(deadline_ns)) {
             char reason[KI_DETAIL_NBYTES];
@@ -407,7 +439,8 @@ kith_status ki_store_file_open(const ki_store_options *options, const char *rest
     if (rest[0] != '/' || !rest[1])
         return ki_fail(KITH_ERR_INVALID_ARG, "store \"%s\": valid is file:///path with an absolute path", options->url);
     file_store *s = ki_calloc(NULL, 1, sizeof *s);
-    if (!s) return KITH_ERR_NO_MEMORY;
+    if (!s)
+        return KITH_ERR_NO_MEMORY;
     ki_store_init(&s->base, &file_ops, options, options->url);
     snprintf(s->path, sizeof s->path, "%s", rest);
     s->last_kept = &s->first_kept;

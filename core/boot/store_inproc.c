@@ -59,7 +59,8 @@ static hub *create_hub(const char *name, int size)
 {
     size_t name_nbytes = strlen(name) + 1;
     hub *h = ki_calloc(NULL, 1, sizeof *h + name_nbytes);
-    if (!h) return NULL;
+    if (!h)
+        return NULL;
     h->table = ki_table_create(size);
     if (!h->table) {
         ki_free(NULL, h);
@@ -78,7 +79,8 @@ static hub *create_hub(const char *name, int size)
 /* registry_lock held. */
 static void unlist(hub *h)
 {
-    if (!h->is_listed) return;
+    if (!h->is_listed)
+        return;
     hub **link = &registry;
     while (*link != h)
         link = &(*link)->next;
@@ -113,14 +115,17 @@ static kith_status find_hub(const ki_store_options *options, const char *name, h
         unlist(h);
         h = NULL;
     }
-    if (!h) h = create_hub(name, options->size);
-    if (!h) return KITH_ERR_NO_MEMORY;
+    if (!h)
+        h = create_hub(name, options->size);
+    if (!h)
+        return KITH_ERR_NO_MEMORY;
     if (h->size != options->size)
         return ki_fail(KITH_ERR_MISMATCH, "store inproc://%s: rank %d says the job has %d ranks, others say %d", name,
                        options->rank, options->size, h->size);
     pthread_mutex_lock(&h->lock);
     bool is_taken = ki_table_rank_state(h->table, options->rank) != KI_RANK_ABSENT;
-    if (!is_taken) ki_table_set_rank_state(h->table, options->rank, KI_RANK_JOINED);
+    if (!is_taken)
+        ki_table_set_rank_state(h->table, options->rank, KI_RANK_JOINED);
     pthread_mutex_unlock(&h->lock);
     if (is_taken)
         return ki_fail(KITH_ERR_INVALID_ARG,
@@ -150,8 +155,10 @@ static void publish(hub *h, ki_event event)
     if (count == h->log_capacity) {
         size_t capacity = count ? 2 * count : 16;
         ki_event *log = ki_calloc(NULL, capacity, sizeof *log);
-        if (!log) return;
-        if (count) memcpy(log, h->log, count * sizeof *log);
+        if (!log)
+            return;
+        if (count)
+            memcpy(log, h->log, count * sizeof *log);
         ki_free(NULL, h->log);
         h->log = log;
         h->log_capacity = capacity;
@@ -164,10 +171,12 @@ static void inproc_poll(ki_store *store)
 {
     inproc_store *s = (inproc_store *)store;
     hub *h = s->hub;
-    if (atomic_load_explicit(&h->log_count, memory_order_acquire) == s->seen) return;
+    if (atomic_load_explicit(&h->log_count, memory_order_acquire) == s->seen)
+        return;
     pthread_mutex_lock(&h->lock);
     for (; s->seen < atomic_load_explicit(&h->log_count, memory_order_relaxed); s->seen++) {
-        if (h->log[s->seen].rank != store->rank) ki_store_push_event(store, h->log[s->seen]);
+        if (h->log[s->seen].rank != store->rank)
+            ki_store_push_event(store, h->log[s->seen]);
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -202,12 +211,14 @@ static kith_status inproc_get(ki_store *store, const char *key, int64_t deadline
     do
         blob = ki_table_get(h->table, key);
     while (!blob && wait_for_change(h, deadline_ns));
-    if (!blob) blob = ki_table_get(h->table, key);
+    if (!blob)
+        blob = ki_table_get(h->table, key);
     if (blob) {
         void *copy = malloc(blob->nbytes ? blob->nbytes : 1);
         s = copy ? KITH_OK : ki_fail(KITH_ERR_NO_MEMORY, "allocating %zu bytes failed", blob->nbytes);
         if (copy) {
-            if (blob->nbytes) memcpy(copy, blob->data, blob->nbytes);
+            if (blob->nbytes)
+                memcpy(copy, blob->data, blob->nbytes);
             *value = copy;
             *nbytes = blob->nbytes;
         }
@@ -228,8 +239,10 @@ static kith_status inproc_gather(ki_store *store, ki_gather_args *args, int64_t 
         while (!ki_gather_is_complete(g) && g->dead_rank < 0 && wait_for_change(h, deadline_ns)) {
         }
         if (ki_gather_is_complete(g)) {
-            if (g->result->nbytes) memcpy(args->out, g->result->data, g->result->nbytes);
-            if (++g->taken_count == g->count) ki_table_forget(h->table, g);
+            if (g->result->nbytes)
+                memcpy(args->out, g->result->data, g->result->nbytes);
+            if (++g->taken_count == g->count)
+                ki_table_forget(h->table, g);
         } else {
             s = g->dead_rank >= 0 ? KITH_ERR_PEER_FAILED : KITH_ERR_TIMEOUT;
             args->dead_rank = g->dead_rank;
@@ -247,9 +260,11 @@ static void release_hub(hub *h, bool have_all_come)
 {
     pthread_mutex_lock(&registry_lock);
     bool is_last = --h->use_count == 0;
-    if (have_all_come || is_last) unlist(h);
+    if (have_all_come || is_last)
+        unlist(h);
     pthread_mutex_unlock(&registry_lock);
-    if (is_last) destroy_hub(h);
+    if (is_last)
+        destroy_hub(h);
 }
 
 /* Nobody serves anybody here: leaving needs no waiting. */
@@ -259,7 +274,8 @@ static void inproc_close(ki_store *store, bool is_orderly, int64_t deadline_ns)
     hub *h = ((inproc_store *)store)->hub;
     pthread_mutex_lock(&h->lock);
     ki_table_set_rank_state(h->table, store->rank, is_orderly ? KI_RANK_LEFT : KI_RANK_DIED);
-    if (!is_orderly) publish(h, (ki_event){ KI_EVENT_RANK_DIED, store->rank, 0 });
+    if (!is_orderly)
+        publish(h, (ki_event){ KI_EVENT_RANK_DIED, store->rank, 0 });
     bool have_all_come = ki_table_ever_joined_count(h->table) == h->size;
     pthread_cond_broadcast(&h->changed);
     pthread_mutex_unlock(&h->lock);
@@ -275,11 +291,13 @@ kith_status ki_store_inproc_open(const ki_store_options *options, const char *re
     if (!*rest)
         return ki_fail(KITH_ERR_INVALID_ARG, "store \"%s\": the name is missing; valid: inproc://name", options->url);
     inproc_store *s = ki_calloc(NULL, 1, sizeof *s);
-    if (!s) return KITH_ERR_NO_MEMORY;
+    if (!s)
+        return KITH_ERR_NO_MEMORY;
     ki_store_init(&s->base, &inproc_ops, options, options->url);
     pthread_mutex_lock(&registry_lock);
     kith_status status = find_hub(options, rest, &s->hub);
-    if (status == KITH_OK) s->hub->use_count++;
+    if (status == KITH_OK)
+        s->hub->use_count++;
     pthread_mutex_unlock(&registry_lock);
     if (status != KITH_OK) {
         ki_store_free(&s->base);

@@ -4,9 +4,6 @@
  * the server that this rank is gone, and tells this rank that rank 0 is gone. Input is parsed in pump(), called by
  * whatever waits or polls: events go to the handle's queue, the reply to the open request is kept.
  *
- * Connecting retries with backoff until the deadline as long as trying again can help: refused, unreachable, name not
- * yet known, file not yet written, a server of another job. A refusal by the server is final.
- *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "../base/clock.h"
@@ -14,8 +11,8 @@
 #include "../base/log.h"
 #include "../base/mem.h"
 #include "../base/sock.h"
+#include "tcp_join.h"
 #include "tcp_server.h"
-#include "tcp_url.h"
 #include "wire.h"
 #include <errno.h>
 #include <poll.h>
@@ -50,17 +47,22 @@ typedef struct tcp_store {
 
 static void lose_server(tcp_store *s)
 {
-    if (s->is_broken) return;
+    if (s->is_broken)
+        return;
     s->is_broken = true;
-    if (s->base.rank != 0) ki_store_push_event(&s->base, (ki_event){ KI_EVENT_RANK_DIED, 0, 0 });
+    if (s->base.rank != 0)
+        ki_store_push_event(&s->base, (ki_event){ KI_EVENT_RANK_DIED, 0, 0 });
 }
 
 static bool reserve_input(tcp_store *s, size_t capacity)
 {
-    if (capacity <= s->in_capacity) return true;
+    if (capacity <= s->in_capacity)
+        return true;
     unsigned char *in = ki_calloc(NULL, 1, capacity);
-    if (!in) return false;
-    if (s->in_nbytes) memcpy(in, s->in, s->in_nbytes);
+    if (!in)
+        return false;
+    if (s->in_nbytes)
+        memcpy(in, s->in, s->in_nbytes);
     ki_free(NULL, s->in);
     s->in = in;
     s->in_capacity = capacity;
@@ -70,10 +72,13 @@ static bool reserve_input(tcp_store *s, size_t capacity)
 static bool keep_reply(tcp_store *s, const ki_wire_frame *frame, const unsigned char *key, const unsigned char *value)
 {
     size_t nbytes = (size_t)frame->value_nbytes;
-    if (frame->id != s->wait_id || s->has_reply) return true;
+    if (frame->id != s->wait_id || s->has_reply)
+        return true;
     s->reply_value = malloc(nbytes ? nbytes : 1);
-    if (!s->reply_value) return false;
-    if (nbytes) memcpy(s->reply_value, value, nbytes);
+    if (!s->reply_value)
+        return false;
+    if (nbytes)
+        memcpy(s->reply_value, value, nbytes);
     memcpy(s->reply_text, key, frame->key_nbytes);
     s->reply_text[frame->key_nbytes] = '\0';
     s->reply = *frame;
@@ -83,10 +88,12 @@ static bool keep_reply(tcp_store *s, const ki_wire_frame *frame, const unsigned 
 
 static bool handle_frame(tcp_store *s, const ki_wire_frame *frame, const unsigned char *key, const unsigned char *value)
 {
-    if (frame->op == KI_WIRE_REPLY) return keep_reply(s, frame, key, value);
+    if (frame->op == KI_WIRE_REPLY)
+        return keep_reply(s, frame, key, value);
     bool is_event = frame->op == KI_WIRE_EVENT && (frame->a == KI_EVENT_ABORT || frame->a == KI_EVENT_RANK_DIED) &&
                     frame->b >= 0 && frame->b < s->base.size;
-    if (is_event) ki_store_push_event(&s->base, (ki_event){ (ki_event_kind)frame->a, frame->b, frame->arg });
+    if (is_event)
+        ki_store_push_event(&s->base, (ki_event){ (ki_event_kind)frame->a, frame->b, frame->arg });
     return is_event;
 }
 
@@ -117,9 +124,11 @@ static void pump(tcp_store *s)
 {
     while (!s->is_broken) {
         ssize_t n = ki_sock_recv(s->fd, s->in + s->in_nbytes, s->in_capacity - s->in_nbytes);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
         s->in_nbytes += n > 0 ? (size_t)n : 0;
-        if (n <= 0 || !parse_input(s)) lose_server(s);
+        if (n <= 0 || !parse_input(s))
+            lose_server(s);
     }
 }
 
@@ -136,13 +145,17 @@ static kith_status send_frame(tcp_store *s, const ki_wire_frame *frame, const ch
                               size_t nbytes, const void *more, size_t more_nbytes, int64_t deadline_ns)
 {
     unsigned char head[sizeof *frame + KI_STORE_KEY_NBYTES];
-    if (s->is_broken) return server_is_gone(s);
+    if (s->is_broken)
+        return server_is_gone(s);
     memcpy(head, frame, sizeof *frame);
     memcpy(head + sizeof *frame, key, frame->key_nbytes);
     kith_status status = ki_sock_send_all(s->fd, head, sizeof *frame + frame->key_nbytes, deadline_ns);
-    if (status == KITH_OK && nbytes) status = ki_sock_send_all(s->fd, value, nbytes, deadline_ns);
-    if (status == KITH_OK && more_nbytes) status = ki_sock_send_all(s->fd, more, more_nbytes, deadline_ns);
-    if (status == KITH_OK) return KITH_OK;
+    if (status == KITH_OK && nbytes)
+        status = ki_sock_send_all(s->fd, value, nbytes, deadline_ns);
+    if (status == KITH_OK && more_nbytes)
+        status = ki_sock_send_all(s->fd, more, more_nbytes, deadline_ns);
+    if (status == KITH_OK)
+        return KITH_OK;
     pump(s); /* news that came before the end */
     lose_server(s);
     return server_is_gone(s);
@@ -152,8 +165,10 @@ static bool wait_reply(tcp_store *s, int64_t deadline_ns)
 {
     for (;;) {
         pump(s);
-        if (s->has_reply || s->is_broken) return true;
-        if (!ki_sock_wait(s->fd, POLLIN, deadline_ns)) return false;
+        if (s->has_reply || s->is_broken)
+            return true;
+        if (!ki_sock_wait(s->fd, POLLIN, deadline_ns))
+            return false;
     }
 }
 
@@ -163,8 +178,10 @@ static kith_status request(tcp_store *s, ki_wire_frame *frame, const char *key, 
                            const void *more, size_t more_nbytes, int64_t deadline_ns)
 {
     int64_t send_deadline = deadline_ns != 0 ? ki_deadline_after_ms(ANSWER_GRACE_MS) : 0;
-    if (deadline_ns > send_deadline) send_deadline = deadline_ns;
-    if (++s->last_id == 0) s->last_id = 1;
+    if (deadline_ns > send_deadline)
+        send_deadline = deadline_ns;
+    if (++s->last_id == 0)
+        s->last_id = 1;
     frame->id = s->wait_id = s->last_id;
     frame->key_nbytes = (uint32_t)strlen(key);
     frame->value_nbytes = nbytes + more_nbytes;
@@ -174,13 +191,17 @@ static kith_status request(tcp_store *s, ki_wire_frame *frame, const char *key, 
     if (status == KITH_OK && !wait_reply(s, deadline_ns)) {
         ki_wire_frame cancel = { .op = KI_WIRE_CANCEL, .id = frame->id };
         status = send_frame(s, &cancel, "", NULL, 0, NULL, 0, ki_deadline_after_ms(ANSWER_GRACE_MS));
-        if (status == KITH_OK && !wait_reply(s, ki_deadline_after_ms(ANSWER_GRACE_MS))) status = KITH_ERR_TIMEOUT;
+        if (status == KITH_OK && !wait_reply(s, ki_deadline_after_ms(ANSWER_GRACE_MS)))
+            status = KITH_ERR_TIMEOUT;
     }
     s->wait_id = 0;
-    if (status != KITH_OK) return status;
-    if (!s->has_reply) return server_is_gone(s);
+    if (status != KITH_OK)
+        return status;
+    if (!s->has_reply)
+        return server_is_gone(s);
     status = (kith_status)s->reply.a;
-    if (status == KITH_OK || status == KITH_ERR_TIMEOUT) return status;
+    if (status == KITH_OK || status == KITH_ERR_TIMEOUT)
+        return status;
     free(s->reply_value);
     s->reply_value = NULL;
     return s->reply.b < 0 ? ki_fail(status, "%s", s->reply_text) : status;
@@ -217,8 +238,10 @@ static kith_status take_gather(tcp_store *s, ki_gather_args *args, kith_status s
     if (status == KITH_OK && got != total)
         return ki_fail(KITH_ERR_INTERNAL, "store: the result of \"%s\" has %zu bytes instead of %zu", args->key, got,
                        total);
-    if (status == KITH_OK && total) memcpy(args->out, s->reply_value, total);
-    if (status == KITH_ERR_PEER_FAILED) args->dead_rank = s->has_reply ? s->reply.b : -1;
+    if (status == KITH_OK && total)
+        memcpy(args->out, s->reply_value, total);
+    if (status == KITH_ERR_PEER_FAILED)
+        args->dead_rank = s->has_reply ? s->reply.b : -1;
     if (status == KITH_ERR_TIMEOUT && got == (size_t)args->count)
         memcpy(args->is_missing, s->reply_value, got);
     else if (status == KITH_ERR_TIMEOUT)
@@ -261,7 +284,8 @@ static void tcp_announce(ki_store *store, ki_event_kind kind, uint64_t value)
 
 static void free_store(tcp_store *s)
 {
-    if (s->fd >= 0) close(s->fd);
+    if (s->fd >= 0)
+        close(s->fd);
     free(s->reply_value);
     ki_free(NULL, s->in);
     ki_store_free(&s->base);
@@ -271,8 +295,10 @@ static void say_goodbye(tcp_store *s, int64_t deadline_ns)
 {
     ki_wire_frame frame = { .op = KI_WIRE_GOODBYE };
     int64_t grace = ki_deadline_after_ms(GOODBYE_GRACE_MS);
-    if (deadline_ns != 0 && deadline_ns < grace) grace = deadline_ns;
-    if (send_frame(s, &frame, "", NULL, 0, NULL, 0, grace) != KITH_OK) return;
+    if (deadline_ns != 0 && deadline_ns < grace)
+        grace = deadline_ns;
+    if (send_frame(s, &frame, "", NULL, 0, NULL, 0, grace) != KITH_OK)
+        return;
     while (!s->is_broken && ki_sock_wait(s->fd, POLLIN, grace)) /* the server's end: it has noted the goodbye */
         pump(s);
 }
@@ -280,97 +306,16 @@ static void say_goodbye(tcp_store *s, int64_t deadline_ns)
 static void tcp_close(ki_store *store, bool is_orderly, int64_t deadline_ns)
 {
     tcp_store *s = (tcp_store *)store;
-    if (is_orderly && !s->is_broken) say_goodbye(s, deadline_ns);
-    if (s->fd >= 0) close(s->fd);
+    if (is_orderly && !s->is_broken)
+        say_goodbye(s, deadline_ns);
+    if (s->fd >= 0)
+        close(s->fd);
     s->fd = -1;
     ki_tcp_server_stop(s->server, is_orderly, deadline_ns);
     free_store(s);
 }
 
 static const ki_store_ops tcp_ops = { tcp_set, tcp_get, tcp_gather, tcp_poll, tcp_announce, tcp_close };
-
-static void fill_hello(const ki_store_options *options, const ki_tcp_url *url, ki_wire_hello *hello)
-{
-    const char *secret = options->secret ? options->secret : "";
-    memset(hello, 0, sizeof *hello);
-    hello->magic = KI_WIRE_MAGIC;
-    hello->version = KI_WIRE_VERSION;
-    hello->nbytes = sizeof *hello;
-    hello->rank = options->rank;
-    hello->size = options->size;
-    hello->token = url->token;
-    hello->secret_nbytes = (uint32_t)strlen(secret);
-    memcpy(hello->secret, secret, hello->secret_nbytes);
-}
-
-/* Greets and joins. *is_final: trying again cannot help. */
-static kith_status greet(const ki_store_options *options, const ki_tcp_url *url, int fd, int64_t deadline_ns,
-                         bool *is_final)
-{
-    ki_wire_hello hello;
-    ki_wire_welcome w;
-    ki_wire_frame join = { .op = KI_WIRE_JOIN };
-    fill_hello(options, url, &hello);
-    kith_status s = ki_sock_send_all(fd, &hello, sizeof hello, deadline_ns);
-    if (s == KITH_OK) s = ki_sock_recv_all(fd, &w.magic, sizeof w.magic + sizeof w.version, deadline_ns);
-    if (s != KITH_OK) return ki_fail_context(s, "greeting");
-    *is_final = w.magic != KI_WIRE_MAGIC || w.version != KI_WIRE_VERSION;
-    if (w.magic != KI_WIRE_MAGIC)
-        return ki_fail_quiet(KITH_ERR_UNREACHABLE,
-                             "what listens there is not a Kith store; is the port another program's?");
-    if (w.version != KI_WIRE_VERSION)
-        return ki_fail_quiet(KITH_ERR_MISMATCH,
-                             "rank 0 has protocol version %u, this rank has %d; all ranks need one release",
-                             (unsigned)w.version, (int)KI_WIRE_VERSION);
-    s = ki_sock_recv_all(fd, &w.nbytes, sizeof w - offsetof(ki_wire_welcome, nbytes), deadline_ns);
-    if (s != KITH_OK) return ki_fail_context(s, "greeting");
-    w.text[sizeof w.text - 1] = '\0';
-    if (w.verdict == KI_WIRE_ACCEPTED) return ki_sock_send_all(fd, &join, sizeof join, deadline_ns);
-    *is_final = w.verdict == KI_WIRE_REFUSED;
-    return ki_fail_quiet(*is_final ? KITH_ERR_MISMATCH : KITH_ERR_UNREACHABLE, "%s", w.text);
-}
-
-static kith_status try_once(const ki_store_options *options, ki_tcp_url *url, int64_t deadline_ns, int *fd,
-                            bool *is_final)
-{
-    kith_status s = KITH_OK;
-    *is_final = false;
-    if (url->file[0]) s = ki_port_file_read(url->file, url);
-    if (s == KITH_OK) s = ki_sock_connect(url->host, url->port, options->ifname, deadline_ns, fd, is_final);
-    if (s != KITH_OK) return s;
-    s = greet(options, url, *fd, deadline_ns, is_final);
-    if (s != KITH_OK) close(*fd);
-    return s;
-}
-
-static kith_status connect_failed(const ki_store_options *options, kith_status status, bool is_final, int64_t began_ns,
-                                  unsigned tries)
-{
-    char interfaces[384], reason[KI_DETAIL_NBYTES];
-    snprintf(reason, sizeof reason, "%s", kith_error_detail());
-    if (is_final) return ki_fail(status, "store %s: %s", options->url, reason);
-    ki_sock_interfaces(options->ifname, interfaces, sizeof interfaces);
-    return ki_fail(
-        KITH_ERR_UNREACHABLE,
-        "store %s: rank %d could not connect to rank 0 in %lld ms and %u tries, the last one: %s; interfaces tried: %s "
-        "(chosen with KITH_IFNAME; time with KITH_CONNECT_TIMEOUT_MS)",
-        options->url, options->rank, (long long)((ki_now_ns() - began_ns) / 1000000), tries, reason, interfaces);
-}
-
-static kith_status connect_store(const ki_store_options *options, ki_tcp_url *url, tcp_store *store)
-{
-    int64_t began_ns = ki_now_ns(), deadline_ns = ki_deadline_after_ms(options->timeout_ms);
-    unsigned tries = 0;
-    bool is_final;
-    for (;;) {
-        kith_status s = try_once(options, url, deadline_ns, &store->fd, &is_final);
-        tries++;
-        if (s == KITH_OK) return KITH_OK;
-        store->fd = -1;
-        if (is_final || ki_deadline_passed(deadline_ns)) return connect_failed(options, s, is_final, began_ns, tries);
-        ki_sock_backoff(tries - 1, deadline_ns);
-    }
-}
 
 static uint64_t random_token(void)
 {
@@ -386,13 +331,15 @@ static kith_status start_serving(const ki_store_options *options, ki_tcp_url *ur
     ki_listener listener;
     bool is_free_port = url->port == 0;
     kith_status s = ki_sock_listen(url->host, url->port, options->ifname, BACKLOG, &listener);
-    if (s != KITH_OK) return s;
+    if (s != KITH_OK)
+        return s;
     url->port = listener.port;
     if (is_free_port) {
         url->token = random_token();
         snprintf(url->host, sizeof url->host, "%s", listener.address);
     }
-    if (url->file[0]) s = ki_port_file_write(url->file, url);
+    if (url->file[0])
+        s = ki_port_file_write(url->file, url);
     if (s != KITH_OK) {
         ki_sock_listener_close(&listener);
         return s;
@@ -401,7 +348,8 @@ static kith_status start_serving(const ki_store_options *options, ki_tcp_url *ur
                                              url->file };
     snprintf(url->host, sizeof url->host, "%s", listener.address);
     s = ki_tcp_server_start(&server_options, &listener, &store->server);
-    if (s != KITH_OK && url->file[0]) unlink(url->file);
+    if (s != KITH_OK && url->file[0])
+        unlink(url->file);
     return s;
 }
 
@@ -420,7 +368,8 @@ static kith_status check_options(const ki_store_options *options, const ki_tcp_u
 /* No URL: rank 0 listens where other hosts can reach it, at a free port. */
 static kith_status parse_url(const ki_store_options *options, const char *rest, ki_tcp_url *url)
 {
-    if (*options->url) return ki_tcp_url_parse(rest, url);
+    if (*options->url)
+        return ki_tcp_url_parse(rest, url);
     if (options->rank != 0)
         return ki_fail(KITH_ERR_INVALID_ARG, "store: rank %d was not told where it is", options->rank);
     memset(url, 0, sizeof *url);
@@ -432,10 +381,13 @@ kith_status ki_store_tcp_open(const ki_store_options *options, const char *rest,
     ki_tcp_url url;
     ki_store_options own = *options;
     kith_status status = parse_url(options, rest, &url);
-    if (status == KITH_OK) status = check_options(options, &url);
-    if (status != KITH_OK) return status;
+    if (status == KITH_OK)
+        status = check_options(options, &url);
+    if (status != KITH_OK)
+        return status;
     tcp_store *s = ki_calloc(NULL, 1, sizeof *s);
-    if (!s) return KITH_ERR_NO_MEMORY;
+    if (!s)
+        return KITH_ERR_NO_MEMORY;
     ki_store_init(&s->base, &tcp_ops, options, options->url);
     s->fd = -1;
     status = reserve_input(s, FIRST_INPUT) ? KITH_OK : KITH_ERR_NO_MEMORY;
@@ -444,7 +396,8 @@ kith_status ki_store_tcp_open(const ki_store_options *options, const char *rest,
         own.ifname = NULL; /* to itself */
         url.file[0] = '\0';
     }
-    if (status == KITH_OK) status = connect_store(&own, &url, s);
+    if (status == KITH_OK)
+        status = ki_tcp_join(&own, &url, &s->fd);
     if (status != KITH_OK) {
         ki_tcp_server_stop(s->server, false, 0);
         free_store(s);

@@ -28,12 +28,15 @@ struct ki_table {
 ki_blob *ki_blob_create(const void *data, size_t nbytes)
 {
     size_t total;
-    if (!ki_add(sizeof(ki_blob), nbytes, &total)) return NULL;
+    if (!ki_add(sizeof(ki_blob), nbytes, &total))
+        return NULL;
     ki_blob *blob = ki_calloc(NULL, 1, total);
-    if (!blob) return NULL;
+    if (!blob)
+        return NULL;
     blob->use_count = 1;
     blob->nbytes = nbytes;
-    if (data && nbytes) memcpy(blob->data, data, nbytes);
+    if (data && nbytes)
+        memcpy(blob->data, data, nbytes);
     return blob;
 }
 
@@ -45,7 +48,8 @@ ki_blob *ki_blob_ref(ki_blob *blob)
 
 void ki_blob_unref(ki_blob *blob)
 {
-    if (blob && --blob->use_count == 0) ki_free(NULL, blob);
+    if (blob && --blob->use_count == 0)
+        ki_free(NULL, blob);
 }
 
 static size_t bucket_of(const char *key)
@@ -56,7 +60,8 @@ static size_t bucket_of(const char *key)
 ki_table *ki_table_create(int size)
 {
     ki_table *table = ki_calloc(NULL, 1, sizeof *table);
-    if (!table) return NULL;
+    if (!table)
+        return NULL;
     table->size = size;
     table->states = ki_calloc(NULL, (size_t)size, 1);
     if (!table->states) {
@@ -76,7 +81,8 @@ static void free_gather(ki_gather *gather)
 
 void ki_table_destroy(ki_table *table)
 {
-    if (!table) return;
+    if (!table)
+        return;
     for (size_t i = 0; i < BUCKETS; i++) {
         for (entry *e = table->entries[i], *next; e; e = next) {
             next = e->next;
@@ -107,7 +113,8 @@ kith_status ki_table_set(ki_table *table, const char *key, const void *value, si
     size_t key_nbytes = strlen(key) + 1;
     entry *e = find_entry(table, key);
     ki_blob *blob = ki_blob_create(value, nbytes);
-    if (!blob) return KITH_ERR_NO_MEMORY;
+    if (!blob)
+        return KITH_ERR_NO_MEMORY;
     if (e) {
         ki_blob_unref(e->value);
         e->value = blob;
@@ -136,9 +143,11 @@ ki_blob *ki_table_get(const ki_table *table, const char *key)
 static ki_gather *create_gather(ki_table *table, const char *key, int count, size_t nbytes)
 {
     size_t key_nbytes = strlen(key) + 1, total;
-    if (!ki_mul((size_t)count, nbytes, &total)) return NULL;
+    if (!ki_mul((size_t)count, nbytes, &total))
+        return NULL;
     ki_gather *g = ki_calloc(NULL, 1, sizeof *g + key_nbytes);
-    if (!g) return NULL;
+    if (!g)
+        return NULL;
     memcpy(g->key, key, key_nbytes);
     g->count = count;
     g->nbytes = nbytes;
@@ -163,15 +172,18 @@ static bool is_gone(const ki_table *table, int rank)
 static void look_for_dead(const ki_table *table, ki_gather *g)
 {
     for (int i = 0; i < g->count && g->world_ranks && g->dead_rank < 0; i++) {
-        if (!g->arrived[i] && is_gone(table, g->world_ranks[i])) g->dead_rank = g->world_ranks[i];
+        if (!g->arrived[i] && is_gone(table, g->world_ranks[i]))
+            g->dead_rank = g->world_ranks[i];
     }
 }
 
 static kith_status learn_world_ranks(ki_gather *g, const int *world_ranks)
 {
-    if (g->world_ranks || !world_ranks) return KITH_OK;
+    if (g->world_ranks || !world_ranks)
+        return KITH_OK;
     g->world_ranks = ki_calloc(NULL, (size_t)g->count, sizeof *g->world_ranks);
-    if (!g->world_ranks) return KITH_ERR_NO_MEMORY;
+    if (!g->world_ranks)
+        return KITH_ERR_NO_MEMORY;
     memcpy(g->world_ranks, world_ranks, (size_t)g->count * sizeof *g->world_ranks);
     return KITH_OK;
 }
@@ -182,8 +194,10 @@ kith_status ki_table_contribute(ki_table *table, const char *key, int index, int
     ki_gather *g = table->gathers[bucket_of(key)];
     while (g && strcmp(g->key, key) != 0)
         g = g->next;
-    if (!g) g = create_gather(table, key, count, nbytes);
-    if (!g) return KITH_ERR_NO_MEMORY;
+    if (!g)
+        g = create_gather(table, key, count, nbytes);
+    if (!g)
+        return KITH_ERR_NO_MEMORY;
     if (g->count != count || g->nbytes != nbytes)
         return ki_fail_quiet(KITH_ERR_MISMATCH,
                              "store: \"%s\": participant %d gathers %d times %zu bytes, the first one %d times %zu",
@@ -191,8 +205,10 @@ kith_status ki_table_contribute(ki_table *table, const char *key, int index, int
     if (g->arrived[index])
         return ki_fail_quiet(KITH_ERR_MISMATCH, "store: \"%s\": participant %d of %d came twice", key, index, count);
     kith_status s = learn_world_ranks(g, world_ranks);
-    if (s != KITH_OK) return s;
-    if (nbytes) memcpy(g->result->data + (size_t)index * nbytes, in, nbytes);
+    if (s != KITH_OK)
+        return s;
+    if (nbytes)
+        memcpy(g->result->data + (size_t)index * nbytes, in, nbytes);
     g->arrived[index] = 1;
     g->arrived_count++;
     look_for_dead(table, g);
@@ -225,11 +241,13 @@ ki_rank_state ki_table_rank_state(const ki_table *table, int rank)
 void ki_table_set_rank_state(ki_table *table, int rank, ki_rank_state state)
 {
     ki_rank_state before = (ki_rank_state)table->states[rank];
-    if (before == state) return;
+    if (before == state)
+        return;
     table->joined_count += (state == KI_RANK_JOINED) - (before == KI_RANK_JOINED);
     table->ever_joined_count += before == KI_RANK_ABSENT;
     table->states[rank] = (unsigned char)state;
-    if (!is_gone(table, rank)) return;
+    if (!is_gone(table, rank))
+        return;
     for (size_t i = 0; i < BUCKETS; i++) {
         for (ki_gather *g = table->gathers[i]; g; g = g->next)
             look_for_dead(table, g);

@@ -17,7 +17,8 @@ enum { FIRST_CAPACITY = 1024, KEEP_CAPACITY = 65536, RECEIVE_AT_ONCE = 1 << 20, 
 ki_connection *ki_connection_create(int fd, const char *peer)
 {
     ki_connection *c = ki_calloc(NULL, 1, sizeof *c);
-    if (!c) return NULL;
+    if (!c)
+        return NULL;
     c->in = ki_calloc(NULL, 1, FIRST_CAPACITY);
     if (!c->in) {
         ki_free(NULL, c);
@@ -35,7 +36,8 @@ static void drop_first(ki_connection *c)
 {
     ki_piece *p = c->first;
     c->first = p->next;
-    if (!c->first) c->last = &c->first;
+    if (!c->first)
+        c->last = &c->first;
     c->queued_nbytes -= p->head_nbytes + (p->blob ? p->blob->nbytes : 0);
     ki_blob_unref(p->blob);
     ki_free(NULL, p);
@@ -56,7 +58,8 @@ void ki_connection_destroy(ki_connection *c)
 static bool set_capacity(ki_connection *c, size_t capacity)
 {
     unsigned char *in = ki_calloc(NULL, 1, capacity);
-    if (!in) return false;
+    if (!in)
+        return false;
     memcpy(in, c->in, c->in_nbytes);
     ki_free(NULL, c->in);
     c->in = in;
@@ -68,10 +71,12 @@ static bool set_capacity(ki_connection *c, size_t capacity)
 static bool make_room(ki_connection *c)
 {
     ki_wire_frame frame;
-    if (c->state != KI_CONNECTION_MEMBER || c->in_nbytes < sizeof frame) return true;
+    if (c->state != KI_CONNECTION_MEMBER || c->in_nbytes < sizeof frame)
+        return true;
     memcpy(&frame, c->in, sizeof frame);
     size_t wanted = (size_t)ki_wire_frame_nbytes(&frame);
-    if (!ki_wire_frame_is_sane(&frame) || wanted <= c->in_capacity) return true;
+    if (!ki_wire_frame_is_sane(&frame) || wanted <= c->in_capacity)
+        return true;
     return set_capacity(c, wanted);
 }
 
@@ -91,13 +96,15 @@ void ki_connection_receive(ki_connection *c)
 
 bool ki_connection_peek(ki_connection *c, ki_wire_frame *frame, const unsigned char **key, const unsigned char **value)
 {
-    if (c->in_nbytes < sizeof *frame) return false;
+    if (c->in_nbytes < sizeof *frame)
+        return false;
     memcpy(frame, c->in, sizeof *frame);
     if (!ki_wire_frame_is_sane(frame)) {
         c->is_broken = true;
         return false;
     }
-    if (c->in_nbytes < ki_wire_frame_nbytes(frame)) return false;
+    if (c->in_nbytes < ki_wire_frame_nbytes(frame))
+        return false;
     *key = c->in + sizeof *frame;
     *value = *key + frame->key_nbytes;
     return true;
@@ -122,7 +129,8 @@ static void add_part(struct iovec *parts, int *count, unsigned char *data, size_
 {
     size_t skipped = *skip < nbytes ? *skip : nbytes;
     *skip -= skipped;
-    if (skipped < nbytes) parts[(*count)++] = (struct iovec){ data + skipped, nbytes - skipped };
+    if (skipped < nbytes)
+        parts[(*count)++] = (struct iovec){ data + skipped, nbytes - skipped };
 }
 
 static void account_sent(ki_connection *c, size_t nbytes)
@@ -146,11 +154,13 @@ void ki_connection_flush(ki_connection *c)
         for (ki_piece *p = c->first; p && pieces < PIECES_AT_ONCE; p = p->next, pieces++) {
             size_t skip = p->sent;
             add_part(parts, &count, p->head, p->head_nbytes, &skip);
-            if (p->blob) add_part(parts, &count, p->blob->data, p->blob->nbytes, &skip);
+            if (p->blob)
+                add_part(parts, &count, p->blob->data, p->blob->nbytes, &skip);
         }
         struct msghdr message = { .msg_iov = parts, .msg_iovlen = (size_t)count };
         ssize_t n = ki_sock_sendmsg(c->fd, &message);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
         if (n < 0)
             c->is_broken = true;
         else
@@ -171,6 +181,7 @@ void ki_connection_send(ki_connection *c, const void *head, size_t head_nbytes, 
     *c->last = p;
     c->last = &p->next;
     c->queued_nbytes += piece_nbytes(p);
-    if (c->queued_nbytes > MAX_QUEUED) c->is_broken = true;
+    if (c->queued_nbytes > MAX_QUEUED)
+        c->is_broken = true;
     ki_connection_flush(c);
 }

@@ -118,7 +118,8 @@ static void welcome(ki_connection *c, ki_wire_verdict verdict, const char *text)
     };
     snprintf(w.text, sizeof w.text, "%s", text);
     ki_connection_send(c, &w, sizeof w, NULL);
-    if (verdict == KI_WIRE_ACCEPTED) return;
+    if (verdict == KI_WIRE_ACCEPTED)
+        return;
     ki_log(verdict == KI_WIRE_REFUSED ? KITH_LOG_WARN : KITH_LOG_DEBUG, "store: refused %s: %s", c->peer, text);
     start_leaving(c);
 }
@@ -140,7 +141,8 @@ static void handle_hello(ki_tcp_server *server, ki_connection *c)
         welcome(c, KI_WIRE_REFUSED, text);
         return;
     }
-    if (c->in_nbytes < sizeof hello) return;
+    if (c->in_nbytes < sizeof hello)
+        return;
     ki_connection_consume(c, sizeof hello);
     ki_wire_verdict verdict = judge(server, &hello, text, sizeof text);
     if (verdict == KI_WIRE_ACCEPTED) {
@@ -170,14 +172,16 @@ static void handle_join(ki_tcp_server *server, ki_connection *c, const ki_wire_f
     c->deadline_ns = 0;
     ki_table_set_rank_state(table, c->rank, KI_RANK_JOINED);
     ki_serving_tell_past_deaths(&server->serving, c);
-    if (ki_table_ever_joined_count(table) == server->serving.size) remove_port_file(server);
+    if (ki_table_ever_joined_count(table) == server->serving.size)
+        remove_port_file(server);
 }
 
 static void handle_input(ki_tcp_server *server, ki_connection *c)
 {
     ki_wire_frame frame;
     const unsigned char *key, *value;
-    if (c->state == KI_CONNECTION_HELLO) handle_hello(server, c);
+    if (c->state == KI_CONNECTION_HELLO)
+        handle_hello(server, c);
     while (!c->is_broken && (c->state == KI_CONNECTION_WELCOMED || c->state == KI_CONNECTION_MEMBER) &&
            ki_connection_peek(c, &frame, &key, &value)) {
         if (c->state == KI_CONNECTION_WELCOMED)
@@ -191,7 +195,8 @@ static void handle_input(ki_tcp_server *server, ki_connection *c)
         else if (!c->is_broken)
             ki_connection_consume(c, (size_t)ki_wire_frame_nbytes(&frame));
     }
-    if (c->state == KI_CONNECTION_LEAVING) c->in_nbytes = 0;
+    if (c->state == KI_CONNECTION_LEAVING)
+        c->in_nbytes = 0;
 }
 
 /* ---- connections ---- */
@@ -200,7 +205,8 @@ static bool set_listening(ki_tcp_server *server, bool is_on)
 {
     for (int i = 0; i < server->listener.fd_count; i++) {
         struct epoll_event event = { .events = is_on ? EPOLLIN : 0, .data.u64 = (uint64_t)(1 + i) };
-        if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listener.fds[i], &event) != 0) return false;
+        if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listener.fds[i], &event) != 0)
+            return false;
     }
     return true;
 }
@@ -245,7 +251,8 @@ static void close_broken(ki_tcp_server *server, ki_connection *c)
     ki_serving_remove(&server->serving, c);
     ki_connection_destroy(c);
     server->connection_count--;
-    if (!was_member) return;
+    if (!was_member)
+        return;
     ki_log(KITH_LOG_INFO, "store: rank %d died: its connection ended without a goodbye", rank);
     ki_serving_rank_gone(&server->serving, rank, KI_RANK_DIED);
 }
@@ -258,11 +265,13 @@ static void look_after(ki_tcp_server *server, ki_connection *c, int64_t now)
         shutdown(c->fd, SHUT_WR);
         c->is_shut = true;
     }
-    if (c->deadline_ns != 0 && now >= c->deadline_ns) c->is_broken = true;
+    if (c->deadline_ns != 0 && now >= c->deadline_ns)
+        c->is_broken = true;
     if (!c->is_broken && (c->first != NULL) != c->wants_write) {
         c->wants_write = c->first != NULL;
         struct epoll_event event = { .events = EPOLLIN | (c->wants_write ? EPOLLOUT : 0u), .data.ptr = c };
-        if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, c->fd, &event) != 0) c->is_broken = true;
+        if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, c->fd, &event) != 0)
+            c->is_broken = true;
     }
 }
 
@@ -275,7 +284,8 @@ static void sweep(ki_tcp_server *server)
         for (ki_connection *c = server->serving.connections, *next; c; c = next) {
             next = c->next;
             look_after(server, c, now);
-            if (!c->is_broken) continue;
+            if (!c->is_broken)
+                continue;
             close_broken(server, c);
             has_broken = true;
         }
@@ -301,17 +311,23 @@ static void handle_event(ki_tcp_server *server, const struct epoll_event *event)
         return;
     }
     ki_connection *c = event->data.ptr;
-    if (c->is_broken) return;
-    if (event->events & EPOLLOUT) ki_connection_flush(c);
-    if (event->events & ~(uint32_t)EPOLLOUT) ki_connection_receive(c);
-    if (!c->is_broken) handle_input(server, c);
+    if (c->is_broken)
+        return;
+    if (event->events & EPOLLOUT)
+        ki_connection_flush(c);
+    if (event->events & ~(uint32_t)EPOLLOUT)
+        ki_connection_receive(c);
+    if (!c->is_broken)
+        handle_input(server, c);
 }
 
 static bool shall_end(ki_tcp_server *server)
 {
     int stop = atomic_load(&server->stop);
-    if (stop == STOP_NOW) return true;
-    if (stop == STOP_NOT) return false;
+    if (stop == STOP_NOW)
+        return true;
+    if (stop == STOP_NOT)
+        return false;
     return ki_table_joined_count(server->serving.table) == 0 ||
            ki_deadline_passed(atomic_load(&server->stop_deadline_ns));
 }
@@ -344,11 +360,14 @@ static void free_server(ki_tcp_server *server)
         next = c->next;
         ki_connection_destroy(c);
     }
-    if (server->port_file) remove_port_file(server);
+    if (server->port_file)
+        remove_port_file(server);
     ki_sock_listener_close(&server->listener);
     ki_table_destroy(server->serving.table);
-    if (server->epoll_fd >= 0) close(server->epoll_fd);
-    if (server->wake_fd >= 0) close(server->wake_fd);
+    if (server->epoll_fd >= 0)
+        close(server->epoll_fd);
+    if (server->wake_fd >= 0)
+        close(server->wake_fd);
     ki_free(NULL, server->secret);
     ki_free(NULL, server->port_file);
     ki_free(NULL, server);
@@ -364,7 +383,8 @@ static bool watch(ki_tcp_server *server)
         return false;
     for (int i = 0; i < server->listener.fd_count; i++) {
         struct epoll_event event = { .events = EPOLLIN, .data.u64 = (uint64_t)(1 + i) };
-        if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listener.fds[i], &event) != 0) return false;
+        if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listener.fds[i], &event) != 0)
+            return false;
     }
     return true;
 }
@@ -395,7 +415,8 @@ kith_status ki_tcp_server_start(const ki_tcp_server_options *options, ki_listene
     v->serving.table = ki_table_create(options->size);
     v->secret = ki_strdup(NULL, options->secret);
     v->port_file = ki_strdup(NULL, options->port_file);
-    if (!v->serving.table || !v->secret || !v->port_file) goto err_free;
+    if (!v->serving.table || !v->secret || !v->port_file)
+        goto err_free;
     if (!watch(v)) {
         s = ki_fail(KITH_ERR_NO_RESOURCE, "store: epoll or eventfd refused: %s", strerror(errno));
         goto err_free;
@@ -416,7 +437,8 @@ err_free:
 void ki_tcp_server_stop(ki_tcp_server *server, bool is_orderly, int64_t deadline_ns)
 {
     uint64_t one = 1;
-    if (!server) return;
+    if (!server)
+        return;
     atomic_store(&server->stop_deadline_ns, deadline_ns);
     atomic_store(&server->stop, is_orderly ? STOP_WHEN_EMPTY : STOP_NOW);
     ssize_t n = write(server->wake_fd, &one, sizeof one);

@@ -14,7 +14,8 @@ void ki_serving_add(ki_serving *serving, ki_connection *c)
 {
     c->next = serving->connections;
     c->previous = NULL;
-    if (c->next) c->next->previous = c;
+    if (c->next)
+        c->next->previous = c;
     serving->connections = c;
 }
 
@@ -24,7 +25,8 @@ void ki_serving_remove(ki_serving *serving, ki_connection *c)
         c->previous->next = c->next;
     else
         serving->connections = c->next;
-    if (c->next) c->next->previous = c->previous;
+    if (c->next)
+        c->next->previous = c->previous;
 }
 
 /* ---- answers ---- */
@@ -62,7 +64,8 @@ static void send_event(ki_connection *c, ki_event_kind kind, int rank, uint64_t 
 static void tell_others(ki_serving *serving, ki_event_kind kind, int rank, uint64_t value)
 {
     for (ki_connection *c = serving->connections; c; c = c->next) {
-        if (c->state == KI_CONNECTION_MEMBER && c->rank != rank) send_event(c, kind, rank, value);
+        if (c->state == KI_CONNECTION_MEMBER && c->rank != rank)
+            send_event(c, kind, rank, value);
     }
 }
 
@@ -74,7 +77,8 @@ static void handle_set(ki_serving *serving, ki_connection *c, const ki_wire_fram
     kith_status s = ki_table_set(serving->table, key, value, (size_t)frame->value_nbytes);
     reply(c, frame->id, s, -1, NULL);
     for (ki_connection *w = serving->connections; s == KITH_OK && w; w = w->next) {
-        if (w->wait_key && strcmp(w->wait_key, key) == 0) end_wait(w, KITH_OK, -1, ki_table_get(serving->table, key));
+        if (w->wait_key && strcmp(w->wait_key, key) == 0)
+            end_wait(w, KITH_OK, -1, ki_table_get(serving->table, key));
     }
 }
 
@@ -87,28 +91,33 @@ static void handle_get(ki_serving *serving, ki_connection *c, const ki_wire_fram
     }
     c->wait_id = frame->id;
     c->wait_key = ki_strdup(NULL, key);
-    if (!c->wait_key) reply(c, frame->id, KITH_ERR_NO_MEMORY, -1, NULL);
+    if (!c->wait_key)
+        reply(c, frame->id, KITH_ERR_NO_MEMORY, -1, NULL);
 }
 
 static void settle(ki_serving *serving, ki_gather *g)
 {
     bool is_complete = ki_gather_is_complete(g);
-    if (!is_complete && g->dead_rank < 0) return;
+    if (!is_complete && g->dead_rank < 0)
+        return;
     for (ki_connection *w = serving->connections; w; w = w->next) {
         if (w->wait_gather == g && is_complete)
             end_wait(w, KITH_OK, -1, g->result);
         else if (w->wait_gather == g)
             end_wait(w, KITH_ERR_PEER_FAILED, g->dead_rank, NULL);
     }
-    if (is_complete) ki_table_forget(serving->table, g);
+    if (is_complete)
+        ki_table_forget(serving->table, g);
 }
 
 /* Does the frame hold what it says? */
 static bool is_gather_sane(const ki_wire_frame *frame, size_t *ranks_nbytes)
 {
     size_t contribution = (size_t)frame->arg, total;
-    if (frame->b <= 0 || frame->b > KI_STORE_GATHER_RANKS || frame->a < 0 || frame->a >= frame->b) return false;
-    if (!ki_mul(contribution, (size_t)frame->b, &total) || total > KI_STORE_VALUE_NBYTES) return false;
+    if (frame->b <= 0 || frame->b > KI_STORE_GATHER_RANKS || frame->a < 0 || frame->a >= frame->b)
+        return false;
+    if (!ki_mul(contribution, (size_t)frame->b, &total) || total > KI_STORE_VALUE_NBYTES)
+        return false;
     *ranks_nbytes = frame->flags & KI_WIRE_HAS_RANKS ? (size_t)frame->b * sizeof(int32_t) : 0;
     return frame->value_nbytes == contribution + *ranks_nbytes;
 }
@@ -132,7 +141,8 @@ static void handle_gather(ki_serving *serving, ki_connection *c, const ki_wire_f
         else
             s = KITH_ERR_NO_MEMORY;
     }
-    if (s == KITH_OK) s = ki_table_contribute(serving->table, key, frame->a, frame->b, ranks, value, nbytes, &g);
+    if (s == KITH_OK)
+        s = ki_table_contribute(serving->table, key, frame->a, frame->b, ranks, value, nbytes, &g);
     ki_free(NULL, ranks);
     if (s != KITH_OK) {
         reply(c, frame->id, s, -1, NULL);
@@ -153,7 +163,8 @@ static void handle_cancel(ki_connection *c, const ki_wire_frame *frame)
     }
     if (c->wait_gather) {
         mask = ki_blob_create(NULL, (size_t)c->wait_gather->count);
-        if (mask) ki_gather_missing(c->wait_gather, mask->data);
+        if (mask)
+            ki_gather_missing(c->wait_gather, mask->data);
     }
     end_wait(c, KITH_ERR_TIMEOUT, -1, mask);
     ki_blob_unref(mask);
@@ -209,6 +220,7 @@ void ki_serving_rank_gone(ki_serving *serving, int rank, ki_rank_state state)
 void ki_serving_tell_past_deaths(ki_serving *serving, ki_connection *c)
 {
     for (int rank = 0; rank < serving->size; rank++) {
-        if (ki_table_rank_state(serving->table, rank) == KI_RANK_DIED) send_event(c, KI_EVENT_RANK_DIED, rank, 0);
+        if (ki_table_rank_state(serving->table, rank) == KI_RANK_DIED)
+            send_event(c, KI_EVENT_RANK_DIED, rank, 0);
     }
 }

@@ -36,15 +36,20 @@ static const char *parse_host_port(const char *text, const char *end, ki_tcp_url
         port = host_end + 2;
     } else {
         host_end = memchr(text, ':', (size_t)(end - text));
-        if (!host_end) return "the port is missing";
+        if (!host_end)
+            return "the port is missing";
         port = host_end + 1;
-        if (memchr(port, ':', (size_t)(end - port))) return "an IPv6 address needs brackets";
+        if (memchr(port, ':', (size_t)(end - port)))
+            return "an IPv6 address needs brackets";
     }
-    if (host_end == host || (size_t)(host_end - host) >= sizeof url->host) return "the host is empty or too long";
-    if (port == end || (size_t)(end - port) >= sizeof digits) return "the port is not a number from 0 to 65535";
+    if (host_end == host || (size_t)(host_end - host) >= sizeof url->host)
+        return "the host is empty or too long";
+    if (port == end || (size_t)(end - port) >= sizeof digits)
+        return "the port is not a number from 0 to 65535";
     memcpy(url->host, host, (size_t)(host_end - host));
     memcpy(digits, port, (size_t)(end - port));
-    if (!ki_parse_int(digits, &value) || value < 0 || value > 65535) return "the port is not a number from 0 to 65535";
+    if (!ki_parse_int(digits, &value) || value < 0 || value > 65535)
+        return "the port is not a number from 0 to 65535";
     url->port = (uint16_t)value;
     return NULL;
 }
@@ -52,7 +57,8 @@ static const char *parse_host_port(const char *text, const char *end, ki_tcp_url
 static bool parse_token(const char *text, size_t nbytes, uint64_t *token)
 {
     char digits[20], *end;
-    if (nbytes == 0 || nbytes > 16 || strspn(text, "0123456789abcdef") < nbytes) return false;
+    if (nbytes == 0 || nbytes > 16 || strspn(text, "0123456789abcdef") < nbytes)
+        return false;
     memcpy(digits, text, nbytes);
     digits[nbytes] = '\0';
     *token = strtoull(digits, &end, 16);
@@ -81,7 +87,8 @@ kith_status ki_tcp_url_parse(const char *rest, ki_tcp_url *url)
     const char *question = strchr(rest, '?'), *end = question ? question : rest + strlen(rest);
     memset(url, 0, sizeof *url);
     const char *wrong = parse_host_port(rest, end, url);
-    if (!wrong && question) wrong = parse_parameters(question + 1, url);
+    if (!wrong && question)
+        wrong = parse_parameters(question + 1, url);
     return wrong ? malformed(rest, wrong) : KITH_OK;
 }
 
@@ -113,7 +120,8 @@ kith_status ki_port_file_write(const char *path, const ki_tcp_url *url)
         return cannot_write(path);
     }
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return cannot_write(path);
+    if (fd < 0)
+        return cannot_write(path);
     ssize_t written = write(fd, line, (size_t)n);
     if (close(fd) != 0 || written != n || rename(temporary, path) != 0) {
         kith_status s = cannot_write(path);
@@ -153,11 +161,13 @@ kith_status ki_port_file_read(const char *path, ki_tcp_url *url)
     char line[400];
     struct stat st;
     int fd = ki_fault(KI_FAULT_OPEN) ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0) return ki_fail_quiet(KITH_ERR_UNREACHABLE, "rank 0 has not written the file %s", path);
+    if (fd < 0)
+        return ki_fail_quiet(KITH_ERR_UNREACHABLE, "rank 0 has not written the file %s", path);
     ssize_t n = read(fd, line, sizeof line - 1);
     bool is_known = fstat(fd, &st) == 0;
     close(fd);
-    if (!is_known || n < 0) return ki_fail_quiet(KITH_ERR_UNREACHABLE, "the file %s cannot be read", path);
+    if (!is_known || n < 0)
+        return ki_fail_quiet(KITH_ERR_UNREACHABLE, "the file %s cannot be read", path);
     if (is_folder_public(path) && st.st_uid != geteuid())
         return ki_fail_quiet(KITH_ERR_UNREACHABLE, "the file %s belongs to another user (%ld)", path, (long)st.st_uid);
     line[n] = '\0';

@@ -73,6 +73,18 @@ MEMORY_TYPE(f64);
         T r = a > b ? a : b;                                                                                           \
         return __builtin_isunordered(a, b) ? NAN_VALUE : r;                                                            \
     }
+/* Inside a sum or product of several a NaN stays some NaN; it is enough to make the last one canonical. */
+#define FLOAT_PLAIN_OPS(T)                                                                                             \
+    static inline T plain_sum_##T(T a, T b)                                                                            \
+    {                                                                                                                  \
+        return a + b;                                                                                                  \
+    }                                                                                                                  \
+    static inline T plain_prod_##T(T a, T b)                                                                           \
+    {                                                                                                                  \
+        return a * b;                                                                                                  \
+    }
+FLOAT_PLAIN_OPS(f32)
+FLOAT_PLAIN_OPS(f64)
 FLOAT_OPS(f32, __builtin_nanf(""))
 FLOAT_OPS(f64, __builtin_nan(""))
 

@@ -14,8 +14,7 @@
 /* For loops with so little work that the loop's own instructions count. */
 #define EACH_OF_MANY(i, count) UNROLLED for (size_t i = 0; i < (count); i++)
 
-/* ---- acc (op) acc -> acc
- * -------------------------------------------------------------------------------------------- */
+/* ---- acc (op) acc -> acc ---- */
 
 #define COMBINE(OP, T)                                                                                                 \
     static void combine_##OP##_##T(const ki_reducer *self, const void *left, const void *right, void *out,             \
@@ -27,8 +26,7 @@
         EACH_OF_MANY(i, count) o[i] = OP##_##T(l[i], r[i]);                                                            \
     }
 
-/* ---- raw (op) raw -> raw, one pass: RESULT(x, y) may use what SETUP defines
- * ------------------------------------------ */
+/* ---- raw (op) raw -> raw, one pass: RESULT(x, y) may use what SETUP defines ---- */
 
 #define PAIR(NAME, T, SETUP, RESULT) PAIR_BY(EACH, NAME, T, SETUP, RESULT)
 #define PAIR_BY(LOOP, NAME, T, SETUP, RESULT)                                                                          \
@@ -51,57 +49,57 @@
         }                                                                                                              \
     }
 
-/* ---- the documented order over 3 to 8 sources, one pass
- * --------------------------------------------------------------- */
+/* ---- the documented order over 3 to 8 sources, one pass ---- */
 
-#define TREE3(f, v) f(f(v(0), v(1)), v(2))
-#define TREE4(f, v) f(f(v(0), v(1)), f(v(2), v(3)))
-#define TREE5(f, v) f(TREE3(f, v), f(v(3), v(4)))
-#define TREE6(f, v) f(TREE4(f, v), f(v(4), v(5)))
-#define TREE7(f, v) f(TREE4(f, v), f(f(v(4), v(5)), v(6)))
-#define TREE8(f, v) f(TREE4(f, v), f(f(v(4), v(5)), f(v(6), v(7))))
+/* f: the operator of the last merge, g: of those before it. */
+#define TREE3(f, g, v) f(g(v(0), v(1)), v(2))
+#define TREE4(f, g, v) f(g(v(0), v(1)), g(v(2), v(3)))
+#define TREE5(f, g, v) f(TREE3(g, g, v), g(v(3), v(4)))
+#define TREE6(f, g, v) f(TREE4(g, g, v), g(v(4), v(5)))
+#define TREE7(f, g, v) f(TREE4(g, g, v), g(g(v(4), v(5)), v(6)))
+#define TREE8(f, g, v) f(TREE4(g, g, v), g(g(v(4), v(5)), g(v(6), v(7))))
 
 #define SOURCE(k) s##k[i]
-#define NARY_LOOP(P, OP, T, ...)                                                                                       \
+#define NARY_LOOP(P, OP, INNER, T, ...)                                                                                \
     static void nary##P##_##OP##_##T(const void *const *src, void *dst, size_t count)                                  \
     {                                                                                                                  \
         const T##_mem __VA_ARGS__;                                                                                     \
         T##_mem *o = dst;                                                                                              \
-        EACH(i, count) o[i] = TREE##P(OP##_##T, SOURCE);                                                               \
+        EACH_OF_MANY(i, count) o[i] = TREE##P(OP##_##T, INNER##_##T, SOURCE);                                          \
     }
-#define NARY(OP, T)                                                                                                    \
-    NARY_LOOP(3, OP, T, *s0 = src[0], *s1 = src[1], *s2 = src[2])                                                      \
-    NARY_LOOP(4, OP, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3])                                        \
-    NARY_LOOP(5, OP, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4])                          \
-    NARY_LOOP(6, OP, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4], *s5 = src[5])            \
-    NARY_LOOP(7, OP, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4], *s5 = src[5],            \
+#define NARY(OP, INNER, T)                                                                                             \
+    NARY_LOOP(3, OP, INNER, T, *s0 = src[0], *s1 = src[1], *s2 = src[2])                                               \
+    NARY_LOOP(4, OP, INNER, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3])                                 \
+    NARY_LOOP(5, OP, INNER, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4])                   \
+    NARY_LOOP(6, OP, INNER, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4], *s5 = src[5])     \
+    NARY_LOOP(7, OP, INNER, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4], *s5 = src[5],     \
               *s6 = src[6])                                                                                            \
-    NARY_LOOP(8, OP, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4], *s5 = src[5],            \
+    NARY_LOOP(8, OP, INNER, T, *s0 = src[0], *s1 = src[1], *s2 = src[2], *s3 = src[3], *s4 = src[4], *s5 = src[5],     \
               *s6 = src[6], *s7 = src[7])
 #define NARY_ROW(OP, T)                                                                                                \
     {                                                                                                                  \
         nary3_##OP##_##T, nary4_##OP##_##T, nary5_##OP##_##T, nary6_##OP##_##T, nary7_##OP##_##T, nary8_##OP##_##T     \
     }
 
-/* ---- operators whose accumulator is the element itself
- * ----------------------------------------------------------------- */
+/* ---- operators whose accumulator is the element itself ---- */
 
 #define NOTHING (void)0
-#define DIRECT(OP, T)                                                                                                  \
+#define DIRECT(OP, T) DIRECT_BY(OP, OP, T)
+#define DIRECT_BY(OP, INNER, T)                                                                                        \
     COMBINE(OP, T)                                                                                                     \
     PAIR_BY(EACH_OF_MANY, OP##_##T, T, NOTHING, OP##_##T)                                                              \
-    NARY(OP, T)
+    NARY(OP, INNER, T)
 #define DIRECT_ROW(OP, T, STREAM)                                                                                      \
     {                                                                                                                  \
         NULL, combine_##OP##_##T, NULL, pair_##OP##_##T, STREAM, NARY_ROW(OP, T), sizeof(T)                            \
     }
 
-DIRECT(sum, f32)
-DIRECT(prod, f32)
+DIRECT_BY(sum, plain_sum, f32)
+DIRECT_BY(prod, plain_prod, f32)
 DIRECT(min, f32)
 DIRECT(max, f32)
-DIRECT(sum, f64)
-DIRECT(prod, f64)
+DIRECT_BY(sum, plain_sum, f64)
+DIRECT_BY(prod, plain_prod, f64)
 DIRECT(min, f64)
 DIRECT(max, f64)
 
@@ -126,8 +124,7 @@ DIRECT_SIGNED(i16)
 DIRECT_SIGNED(i32)
 DIRECT_SIGNED(i64)
 
-/* ---- avg and premul_sum of f32 and f64
- * ------------------------------------------------------------------------------- */
+/* ---- avg and premul_sum of f32 and f64 ---- */
 
 #define LOAD(NAME, RAW, ACC, SETUP, VALUE)                                                                             \
     static void load_##NAME(const ki_reducer *self, const void *raw, void *acc, size_t count)                          \
@@ -169,8 +166,7 @@ FLOAT_AVG_PREMUL(f32)
 FLOAT_AVG_PREMUL(f64)
 STREAM_PAIRS
 
-/* ---- avg and premul_sum of integers
- * ------------------------------------------------------------------------------------ */
+/* ---- avg and premul_sum of integers ---- */
 
 #define WIDE_i64(x) ((i64)(x))
 #define WIDE_i128(x) ((i128)(x))
@@ -223,8 +219,7 @@ INTEGER_PREMUL(u16)
 INTEGER_PREMUL(u32)
 INTEGER_PREMUL(u64)
 
-/* ---- small floats: through f32
- * ------------------------------------------------------------------------------------------- */
+/* ---- small floats: through f32 ---- */
 
 /* X: the conversion's name, RAW: its storage. */
 #define SMALL_STEPS(X, RAW)                                                                                            \
@@ -320,7 +315,8 @@ static inline u32 joined_bf16(f32 low, f32 high)
         if (count % 2 == 1) { /* before the words: a destination may be a source */                                    \
             u32 result = RESULT(l[count - 1], r[count - 1]);                                                           \
             o[count - 1] = (u16)result;                                                                                \
-            if (o2 != NULL) o2[count - 1] = (u16)result;                                                               \
+            if (o2 != NULL)                                                                                            \
+                o2[count - 1] = (u16)result;                                                                           \
         }                                                                                                              \
         pair_##OP##_words(self, left, right, first, second, count / 2);                                                \
     }
@@ -339,8 +335,7 @@ BF16_PAIR(max, NOTHING, BF16_MAX)
 BF16_PAIR(avg, NOTHING, BF16_AVG)
 BF16_PAIR(premul, SCALED_SETUP(f32), BF16_SCALED_SUM)
 
-/* ---- the table
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 #define FLOAT_ROWS(T)                                                                                                  \
     {                                                                                                                  \

@@ -159,9 +159,12 @@ static void samples_find_an_untouched_buffer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_store_and_load),      cmocka_unit_test(fill_writes_the_values),
-        cmocka_unit_test(right_results_pass),           cmocka_unit_test(one_wrong_element_is_found),
-        cmocka_unit_test(stale_results_are_found),      cmocka_unit_test(a_piece_in_the_wrong_place_is_found),
+        cmocka_unit_test(elements_store_and_load),
+        cmocka_unit_test(fill_writes_the_values),
+        cmocka_unit_test(right_results_pass),
+        cmocka_unit_test(one_wrong_element_is_found),
+        cmocka_unit_test(stale_results_are_found),
+        cmocka_unit_test(a_piece_in_the_wrong_place_is_found),
         cmocka_unit_test(samples_find_an_untouched_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,8 +70,13 @@ static void options_are_taken(void **state)
 {
     (void)state;
     bench_options options;
-    char *argv[] = { "bench", "--op", "barrier,all_gather", "--mode", "both", "--min", "1k", "--max", "4M", "--factor", "2",
-                     "--dtype", "bf16", "--budget-ms", "7", "--rounds", "3", "--no-pin", "--json", "x.json", NULL };
+    char *argv[] = { "bench",    "--op",        "barrier,all_gather",
+                     "--mode",   "both",        "--min",
+                     "1k",       "--max",       "4M",
+                     "--factor", "2",           "--dtype",
+                     "bf16",     "--budget-ms", "7",
+                     "--rounds", "3",           "--no-pin",
+                     "--json",   "x.json",      NULL };
     assert_int_equal(parse(&options, (int)(sizeof(argv) / sizeof(argv[0])) - 1, argv), 0);
     assert_true(options.has_op[BENCH_BARRIER] && options.has_op[BENCH_ALL_GATHER]);
     assert_false(options.has_op[BENCH_ALL_REDUCE]);

@@ -1,5 +1,5 @@
-/* tests/bench/test_point.c - bench/engine/point.c and segment.c: ranks made by fork() run operations of this file over shared memory, right
- * and wrong ones.
+/* tests/bench/test_point.c - bench/engine/point.c and segment.c: ranks made by fork() run operations of this file over
+ * shared memory, right and wrong ones.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -80,7 +80,8 @@ static bench_result run_point(int size, bench_mode mode, enum fault fault, int f
     bench_data_init(&data, BENCH_F32);
     bench_limits limits = { 9, 9, 1 };
     bench_result result;
-    bool is_done = bench_point(&driver, &variant, &data, BENCH_ALL_REDUCE, COUNT * sizeof(float), mode, &limits, send, recv, &result);
+    bool is_done = bench_point(&driver, &variant, &data, BENCH_ALL_REDUCE, COUNT * sizeof(float), mode, &limits, send,
+                               recv, &result);
     if (rank != 0) {
         _exit(is_done ? 0 : 1);
     }

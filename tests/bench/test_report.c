@@ -102,7 +102,8 @@ static void csv_has_a_heading_and_as_many_fields(void **state)
     }
     assert_int_equal(heading_commas, line_commas);
     assert_ptr_equal(strstr(heading, "driver,variant,op,dtype,ranks,nbytes,mode"), heading);
-    assert_ptr_equal(strstr(line, "one,ordinary,all_gather,f32,2,4096,back_to_back,1,15,1.25,1.5,2,3,4,57,58.5,3,true"), line);
+    assert_ptr_equal(strstr(line, "one,ordinary,all_gather,f32,2,4096,back_to_back,1,15,1.25,1.5,2,3,4,57,58.5,3,true"),
+                     line);
     bench_report_destroy(report);
     unlink(name);
 }

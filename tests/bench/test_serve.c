@@ -31,7 +31,8 @@ static void a_question_is_understood(void **state)
     (void)state;
     bench_request request;
     assert_null(parse("{\"op\": \"all_reduce\", \"nbytes\": 1024, \"mode\": \"back_to_back\", \"variant\": \"mapped\", "
-                      "\"round\": 3, \"budget_ms\": 12.5, \"min_iterations\": 5, \"max_iterations\": 50}", &request));
+                      "\"round\": 3, \"budget_ms\": 12.5, \"min_iterations\": 5, \"max_iterations\": 50}",
+                      &request));
     assert_int_equal(request.command.op, BENCH_ALL_REDUCE);
     assert_int_equal(request.command.mode, BENCH_BACK_TO_BACK);
     assert_int_equal(request.command.nbytes, 1024);
@@ -58,7 +59,10 @@ static void bad_questions_are_refused(void **state)
     (void)state;
     bench_request request;
     static const char *const texts[] = {
-        "null", "[]", "{}", "{\"op\": \"allreduce\", \"variant\": \"raw\"}",
+        "null",
+        "[]",
+        "{}",
+        "{\"op\": \"allreduce\", \"variant\": \"raw\"}",
         "{\"op\": \"barrier\", \"variant\": \"raw\", \"mode\": \"warm\"}",
         "{\"op\": \"barrier\", \"variant\": \"raw\", \"nbytes\": -1}",
         "{\"op\": \"barrier\", \"variant\": \"raw\", \"max_iterations\": 1000000}",
@@ -112,8 +116,10 @@ static void nobody_listens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_question_is_understood), cmocka_unit_test(what_is_not_said_is_default),
-        cmocka_unit_test(bad_questions_are_refused), cmocka_unit_test(lines_go_both_ways),
+        cmocka_unit_test(a_question_is_understood),
+        cmocka_unit_test(what_is_not_said_is_default),
+        cmocka_unit_test(bad_questions_are_refused),
+        cmocka_unit_test(lines_go_both_ways),
         cmocka_unit_test(nobody_listens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

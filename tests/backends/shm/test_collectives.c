@@ -22,6 +22,7 @@ typedef struct plan {
     const size_t *counts; /* ends with SIZE_MAX */
     int rounds;
     bool is_mapped;       /* buffers from mem_alloc */
+    bool is_mixed;        /* ... but not on every rank */
 } plan;
 
 /* What one operation looks like, and what must come out. */
@@ -314,11 +315,12 @@ static void run_plan(harness_rank *me)
         most = *count > most ? *count : most;
     size_t nbytes = (most + 16) * (size_t)me->size * 4 + 2 * GUARD;
     trial t = { .me = me };
+    void *mapped[2] = { NULL, NULL };
     for (int k = 0; k < 2; k++) {
-        void *area = NULL;
-        if (p->is_mapped && me->backend->mem_alloc(me->group, nbytes, &area) != KITH_OK)
+        if (p->is_mapped && me->backend->mem_alloc(me->group, nbytes, &mapped[k]) != KITH_OK)
             harness_fail(me, "mem_alloc: %s", me->detail);
-        t.areas[k] = p->is_mapped ? area : malloc(nbytes);
+        bool is_mine = p->is_mapped && (!p->is_mixed || me->rank % 2 == k);
+        t.areas[k] = is_mine ? mapped[k] : malloc(nbytes);
     }
     for (int round = 0; round < p->rounds && harness_failures(me) == 0; round++) {
         for (const size_t *count = p->counts; *count != SIZE_MAX; count++) {
@@ -335,10 +337,12 @@ static void run_plan(harness_rank *me)
             }
         }
     }
-    for (int k = 0; k < 2 && !p->is_mapped; k++)
-        free(t.areas[k]);
-    for (int k = 0; k < 2 && p->is_mapped; k++)
-        me->backend->mem_free(me->group, t.areas[k]);
+    harness_barrier(me);
+    for (int k = 0; k < 2; k++) {
+        if (t.areas[k] != mapped[k])
+            free(t.areas[k]);
+        HARNESS_CHECK(me, me->backend->mem_free(me->group, mapped[k]) == KITH_OK);
+    }
 }
 
 static const size_t small_counts[] = { 0, 1, 2, 3, 7, 14, 15, 16, 100, 255, 1024, 4097, SIZE_MAX };
@@ -356,27 +360,41 @@ static void run_sizes(const harness_setting *settings, bool is_threads, const pl
 static void test_small_processes(void **state)
 {
     (void)state;
-    run_sizes(NULL, false, &(plan){ small_counts, 5, false });
+    run_sizes(NULL, false, &(plan){ small_counts, 5, false, false });
 }
 
 static void test_large_processes(void **state)
 {
     (void)state;
-    run_sizes(NULL, false, &(plan){ large_counts, 1, false });
+    run_sizes(NULL, false, &(plan){ large_counts, 1, false, false });
 }
 
 static void test_threads(void **state)
 {
     (void)state;
-    run_sizes(NULL, true, &(plan){ small_counts, 2, false });
-    run_sizes(NULL, true, &(plan){ large_counts, 1, false });
+    run_sizes(NULL, true, &(plan){ small_counts, 2, false, false });
+    run_sizes(NULL, true, &(plan){ large_counts, 1, false, false });
+}
+
+static const size_t mapped_counts[] = { 0, 1, 100, 513, 1025, 4097, 20011, 300007, SIZE_MAX };
+
+static void test_mapped(void **state)
+{
+    (void)state;
+    run_sizes(NULL, false, &(plan){ mapped_counts, 2, true, false });
+}
+
+static void test_partly_mapped(void **state)
+{
+    (void)state;
+    run_sizes(NULL, false, &(plan){ mapped_counts, 1, true, true });
 }
 
 static void test_staged_only(void **state)
 {
     (void)state;
     static const harness_setting settings[] = { { "shm_cma", "off" }, { "shm_mapped", "off" }, { NULL, NULL } };
-    run_sizes(settings, false, &(plan){ large_counts, 1, false });
+    run_sizes(settings, false, &(plan){ large_counts, 1, false, false });
 }
 
 /* Everything beyond a cache line takes many turns of a small ring. */
@@ -387,15 +405,15 @@ static void test_tiny_parts(void **state)
                                                 { "shm_cell_nbytes", "1k" },    { "shm_ring_nbytes", "16k" },
                                                 { "shm_eager_nbytes", "64" },  { "shm_chunk_nbytes", "4k" },
                                                 { NULL, NULL } };
-    run_sizes(settings, false, &(plan){ small_counts, 3, false });
-    run_sizes(settings, true, &(plan){ large_counts, 1, false });
+    run_sizes(settings, false, &(plan){ small_counts, 3, false, false });
+    run_sizes(settings, true, &(plan){ large_counts, 1, false, false });
 }
 
 static void test_file_arena(void **state)
 {
     (void)state;
     static const harness_setting settings[] = { { "shm_memfd", "off" }, { NULL, NULL } };
-    run_sizes(settings, false, &(plan){ small_counts, 1, false });
+    run_sizes(settings, false, &(plan){ small_counts, 1, false, false });
 }
 
 int main(void)
@@ -403,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_processes), cmocka_unit_test(test_large_processes), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_staged_only),     cmocka_unit_test(test_tiny_parts),      cmocka_unit_test(test_file_arena),
+        cmocka_unit_test(test_mapped),          cmocka_unit_test(test_partly_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,8 @@
 
 #define assert_has(text, part)                                                                                         \
     do {                                                                                                               \
-        if (!strstr((text), (part))) fail_msg("\"%s\" does not contain \"%s\"", (text), (part));                       \
+        if (!strstr((text), (part)))                                                                                   \
+            fail_msg("\"%s\" does not contain \"%s\"", (text), (part));                                                \
     } while (0)
 
 #define assert_status(call, wanted)                                                                                    \
@@ -84,7 +85,8 @@ static void *rank_main(void *arg)
         run->body(run);
     else
         run->failed_line = __LINE__;
-    if (run->failed_line) fprintf(stderr, "rank %d, line %d: %s\n", run->rank, run->failed_line, run->detail);
+    if (run->failed_line)
+        fprintf(stderr, "rank %d, line %d: %s\n", run->rank, run->failed_line, run->detail);
     ki_store_close(run->store, true, ki_deadline_after_ms(20000));
     return NULL;
 }
@@ -102,7 +104,8 @@ static inline void run_ranks(const char *url, int size, void (*body)(rank_run *)
     for (int i = 0; i < size; i++)
         pthread_join(runs[i].thread, NULL);
     for (int i = 0; i < size; i++) {
-        if (runs[i].failed_line) fail_msg("rank %d of %d, line %d: %s", i, size, runs[i].failed_line, runs[i].detail);
+        if (runs[i].failed_line)
+            fail_msg("rank %d of %d, line %d: %s", i, size, runs[i].failed_line, runs[i].detail);
     }
     free(runs);
 }
@@ -138,7 +141,8 @@ static inline void capture(void *arg, kith_log_level level, const char *line)
     (void)arg;
     int n =
         snprintf(captured_log + captured_nbytes, sizeof captured_log - captured_nbytes, "%d %s\n", (int)level, line);
-    if (n > 0 && captured_nbytes + (size_t)n < sizeof captured_log) captured_nbytes += (size_t)n;
+    if (n > 0 && captured_nbytes + (size_t)n < sizeof captured_log)
+        captured_nbytes += (size_t)n;
 }
 
 static inline void start_capture(kith_log_level level)

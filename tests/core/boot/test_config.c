@@ -27,7 +27,8 @@ static ki_config_row row_named(const ki_config *config, const char *name)
 {
     ki_config_row row;
     for (size_t i = 0; ki_config_row_at(config, i, &row); i++) {
-        if (strcmp(row.name, name) == 0) return row;
+        if (strcmp(row.name, name) == 0)
+            return row;
     }
     fail_msg("no row %s", name);
     return row;

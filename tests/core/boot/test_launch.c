@@ -97,7 +97,8 @@ static kith_status detect_with(const kith_init_options *options, size_t modules,
     ki_config *config = NULL;
     kith_status s = ki_config_create(NULL, 0, NULL, 0, &config);
     memset(launch, 0xee, sizeof *launch);
-    if (s == KITH_OK) s = ki_launch_detect(options, config, &module, modules, launch);
+    if (s == KITH_OK)
+        s = ki_launch_detect(options, config, &module, modules, launch);
     ki_config_destroy(config);
     return s;
 }
@@ -109,7 +110,8 @@ static void expect_in(const char *variables, int rank, int size, int local_rank,
     clean_environment(NULL);
     set_variables(variables);
     kith_status s = detect_with(NULL, 0, &launch);
-    if (s != KITH_OK) fail_msg("%s: %s (%s)", variables, kith_status_name(s), kith_error_detail());
+    if (s != KITH_OK)
+        fail_msg("%s: %s (%s)", variables, kith_status_name(s), kith_error_detail());
     if (launch.rank != rank || launch.size != size || launch.local_rank != local_rank ||
         launch.local_size != local_size)
         fail_msg("%s: got rank %d of %d, local %d of %d", variables, launch.rank, launch.size, launch.local_rank,
@@ -127,9 +129,11 @@ static void expect_error(const char *variables, const char *text, const char *mo
     clean_environment(NULL);
     set_variables(variables);
     kith_status s = detect_with(NULL, 0, &launch);
-    if (s != KITH_ERR_INVALID_ARG) fail_msg("%s: got %s", variables, kith_status_name(s));
+    if (s != KITH_ERR_INVALID_ARG)
+        fail_msg("%s: got %s", variables, kith_status_name(s));
     assert_has(kith_error_detail(), text);
-    if (more) assert_has(kith_error_detail(), more);
+    if (more)
+        assert_has(kith_error_detail(), more);
 }
 
 /* ---- rank and size ---- */

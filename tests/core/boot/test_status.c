@@ -105,7 +105,8 @@ static void *counting_alloc(void *arg, size_t nbytes, size_t alignment)
     c->calls++;
     c->live++;
     c->alignment = alignment;
-    if (posix_memalign(&ptr, alignment, nbytes) != 0) return NULL;
+    if (posix_memalign(&ptr, alignment, nbytes) != 0)
+        return NULL;
     return memset(ptr, 0xaa, nbytes);
 }
 

@@ -228,7 +228,8 @@ static bool wait_event(ki_store *store, ki_event *event, int64_t timeout_ms)
 {
     int64_t deadline = ki_deadline_after_ms(timeout_ms);
     while (!ki_store_poll_event(store, event)) {
-        if (ki_deadline_passed(deadline)) return false;
+        if (ki_deadline_passed(deadline))
+            return false;
         ki_sleep_ns(1000000);
     }
     return true;
@@ -325,7 +326,8 @@ static void leave_body(rank_run *run)
 {
     int number = 0, all[2], ranks[2] = { 0, 1 };
     ki_event event;
-    if (run->rank == 1) return;
+    if (run->rank == 1)
+        return;
     while (true) { /* until rank 1 has come and gone */
         char key[32];
         static int round;
@@ -333,7 +335,8 @@ static void leave_body(rank_run *run)
         kith_status s =
             ki_store_gather(run->store, key, 0, 2, ranks, &number, sizeof number, all, ki_deadline_after_ms(300), NULL);
         RANK_CHECK(s == KITH_ERR_PEER_FAILED || s == KITH_ERR_TIMEOUT);
-        if (s == KITH_ERR_PEER_FAILED) break;
+        if (s == KITH_ERR_PEER_FAILED)
+            break;
         RANK_CHECK(round < 100);
     }
     RANK_CHECK(!ki_store_poll_event(run->store, &event));
@@ -426,7 +429,8 @@ static void test_bad_urls(void **state)
     for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
         rank_run run = { .size = 1, .url = urls[i], .timeout_ms = 1000 };
         kith_status s = open_rank(&run);
-        if (s != KITH_ERR_INVALID_ARG) fail_msg("%s: got %s (%s)", urls[i], kith_status_name(s), kith_error_detail());
+        if (s != KITH_ERR_INVALID_ARG)
+            fail_msg("%s: got %s (%s)", urls[i], kith_status_name(s), kith_error_detail());
     }
     rank_run run = { .rank = 3, .size = 3, .url = "inproc://x", .timeout_ms = 1000 };
     assert_status(open_rank(&run), KITH_ERR_INVALID_ARG);

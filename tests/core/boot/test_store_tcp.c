@@ -144,7 +144,8 @@ static void *fake_main(void *arg)
     int64_t deadline = ki_deadline_after_ms(20000);
     ki_sock_wait(fake->listener.fds[0], 1 /* POLLIN */, deadline);
     int fd = ki_sock_accept(fake->listener.fds[0], peer, sizeof peer);
-    if (fd < 0) return NULL;
+    if (fd < 0)
+        return NULL;
     ki_sock_send_all(fd, fake->answer, fake->nbytes, deadline);
     while (ki_sock_recv_all(fd, &byte, 1, deadline) == KITH_OK) {
     }
@@ -268,7 +269,8 @@ static void attack(uint16_t port, const ki_wire_hello *hello, bool is_member, ui
                 data[next_random(seed) % sizeof *hello] ^= (unsigned char)(1 + next_random(seed) % 255);
             }
         }
-        if (ki_sock_send_all(fd, data, nbytes, deadline) != KITH_OK) break;
+        if (ki_sock_send_all(fd, data, nbytes, deadline) != KITH_OK)
+            break;
         recv(fd, answer, sizeof answer, MSG_DONTWAIT);
     }
     close(fd);
@@ -366,7 +368,8 @@ static void test_many_clients(void **state)
         pthread_join(runs[i].thread, NULL);
     pthread_attr_destroy(&attributes);
     for (int i = 0; i < MANY; i++) {
-        if (runs[i].failed_line) fail_msg("rank %d, line %d: %s", i, runs[i].failed_line, runs[i].detail);
+        if (runs[i].failed_line)
+            fail_msg("rank %d, line %d: %s", i, runs[i].failed_line, runs[i].detail);
     }
 }
 
@@ -531,7 +534,8 @@ static _Noreturn void child_main(const char *url)
 {
     rank_run run = { .rank = 1, .size = 2, .url = url, .timeout_ms = 20000 };
     int mine = 1, both[2];
-    if (open_rank(&run) != KITH_OK) _exit(1);
+    if (open_rank(&run) != KITH_OK)
+        _exit(1);
     ki_store_gather(run.store, "begin", 1, 2, NULL, &mine, sizeof mine, both, ki_deadline_after_ms(20000), NULL);
     while (true)
         pause();
@@ -543,7 +547,8 @@ static void kill_a_rank(const char *kind)
     int mine = 0, both[2], ranks[2] = { 0, 1 };
     make_url(kind, url, sizeof url);
     pid_t child = fork();
-    if (child == 0) child_main(url);
+    if (child == 0)
+        child_main(url);
     assert_true(child > 0);
     rank_run run = serve(url, 2, NULL);
     assert_status(
