@@ -267,7 +267,7 @@ static kith_status wait_native(kith_group *group, const kith_be_coll *coll, kith
         }
         if (is_done)
             return KITH_OK;
-        if (ctx->active_requests > 0)
+        if (ctx->active_requests > 0 || !group->backend->is_test_enough)
             ki_ctx_step(ctx);
         if (ki_group_refuse(group, kith_coll_name(coll->kind)) != KITH_OK) {
             group->backend->coll_cancel(group->bg, slot);
@@ -306,6 +306,8 @@ kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_o
         status = backend->coll_test(group->bg, &slot, &is_done);
         if (is_done || status != KITH_OK)
             break;
+        if (!backend->is_test_enough && backend->progress != NULL)
+            backend->progress(group->instance->be);
     }
     if (status != KITH_OK) {
         backend->coll_cancel(group->bg, &slot);

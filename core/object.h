@@ -108,7 +108,6 @@ struct kith_ctx {
     char backend[32];       /* what the user asked for; "auto" by default */
     ki_op_entry **ops;      /* [op_count]; entries stay at their address */
     int op_count;
-    int late_reports;       /* how often this rank published that it timed out */
 };
 
 /* What the backend said about a collective with an operator, asked once at creation: a bit per dtype. */

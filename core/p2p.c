@@ -157,7 +157,10 @@ static kith_status run_short(kith_group *group, ki_request_kind kind, const kith
         status = backend->msg_test(group->bg, &slot, &is_done, received);
         if (is_done || status != KITH_OK)
             break;
-        if (waiter.polls >= ctx->spin) {
+        if (waiter.polls < ctx->spin) {
+            if (!backend->is_test_enough && backend->progress != NULL)
+                backend->progress(group->instance->be);
+        } else {
             ki_ctx_step(ctx);
             status = ki_group_refuse(group, kind == KI_REQUEST_SEND ? "send" : "receive");
         }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EVENT_PERIOD_NS 5000000 /* between looks at the store */
 #define IDLE_AFTER_NS 50000     /* of yielding before the backend may sleep */
@@ -189,44 +190,67 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
 
 #define REPORT_WAIT_NS 250000000
 
-#define POSITION_NBYTES 256
+#define REPORT_RETRY_NS 5000000
 #define POSITIONS_TOLD 8
 
-static void publish_position(kith_group *group, const char *operation, char *text)
+/* Where a rank waited when its deadline passed. It has left that place by the time that somebody else begins to wait. */
+typedef struct position {
+    int64_t at_ns; /* by the wall clock, which hosts share as well as they can */
+    char text[256];
+} position;
+
+static int64_t wall_clock_ns(void)
 {
-    char key[64];
-    snprintf(key, sizeof key, "late/%d", group->ctx->rank);
-    snprintf(text, POSITION_NBYTES, "%s on group '%s'", operation, group->name);
-    ki_store_set(group->ctx->store, key, text, strlen(text) + 1);
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Where a rank of the group says that it waits. False when it says nothing until the deadline. */
-static bool read_position(const kith_group *group, int rank, int64_t deadline_ns, char *text)
+static void publish_position(kith_group *group, const char *operation, position *here)
 {
     char key[64];
-    void *value = NULL;
-    size_t nbytes = 0;
+    memset(here, 0, sizeof *here);
+    here->at_ns = wall_clock_ns();
+    snprintf(here->text, sizeof here->text, "%s on group '%s'", operation, group->name);
+    snprintf(key, sizeof key, "late/%d", group->ctx->rank);
+    ki_store_set(group->ctx->store, key, here, sizeof *here);
+}
+
+/* Where a rank of the group says that it waits, not before since_ns. False when it says nothing until the deadline. */
+static bool read_position(const kith_group *group, int rank, int64_t since_ns, int64_t deadline_ns, position *there)
+{
+    char key[64];
     snprintf(key, sizeof key, "late/%d", group->world_ranks[rank]);
-    if (ki_store_get(group->ctx->store, key, deadline_ns, &value, &nbytes) != KITH_OK)
-        return false;
-    snprintf(text, POSITION_NBYTES, "%.*s", nbytes > 0 ? (int)nbytes - 1 : 0, (const char *)value);
-    free(value);
-    return true;
+    do {
+        void *value = NULL;
+        size_t nbytes = 0;
+        there->at_ns = INT64_MIN;
+        if (ki_store_get(group->ctx->store, key, deadline_ns, &value, &nbytes) != KITH_OK)
+            return false;
+        if (nbytes == sizeof *there)
+            memcpy(there, value, sizeof *there);
+        free(value);
+        if (there->at_ns >= since_ns)
+            return true;
+        nanosleep(&(struct timespec){ .tv_nsec = REPORT_RETRY_NS }, NULL);
+    } while (!ki_deadline_passed(deadline_ns));
+    return false;
 }
 
 /* Who is not in the operation `here`: the silent ones, and those that wait elsewhere, whose places are told. */
-static void read_positions(const kith_group *group, const char *here, ki_text *positions, unsigned char *is_absent)
+static void read_positions(const kith_group *group, const position *here, int64_t timeout_ms, ki_text *positions,
+                           unsigned char *is_absent)
 {
-    int64_t deadline = ki_now_ns() + REPORT_WAIT_NS;
+    int64_t deadline = ki_now_ns() + REPORT_WAIT_NS, since = here->at_ns - timeout_ms * 1000000;
     int told = 0;
     for (int r = 0; r < group->size; r++) {
-        char there[POSITION_NBYTES];
+        position there;
         if (r == group->rank)
             continue;
-        bool has_word = read_position(group, r, deadline, there);
-        is_absent[r] = !has_word || strcmp(there, here) != 0;
+        bool has_word = read_position(group, r, since, deadline, &there);
+        is_absent[r] = !has_word || strcmp(there.text, here->text) != 0;
         if (has_word && is_absent[r] && told++ < POSITIONS_TOLD)
-            ki_text_add(positions, "; rank %d waits in %s", r, there);
+            ki_text_add(positions, "; rank %d waits in %s", r, there.text);
     }
 }
 
@@ -234,11 +258,11 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
                               int64_t timeout_ms)
 {
     ki_text missing = { 0 }, positions = { 0 };
-    char here[POSITION_NBYTES];
+    position here;
     unsigned char *is_absent = (unsigned char *)calloc((size_t)group->size, 1);
     if (group->ctx->store != NULL && is_absent != NULL) {
-        publish_position(group, operation, here);
-        read_positions(group, here, &positions, is_absent);
+        publish_position(group, operation, &here);
+        read_positions(group, &here, timeout_ms, &positions, is_absent);
     }
     const unsigned char *who = is_missing != NULL ? is_missing : is_absent;
     if (who != NULL)
@@ -257,14 +281,15 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
 kith_status ki_report_message_timeout(kith_group *group, const char *message, bool is_send, int peer,
                                       int64_t timeout_ms)
 {
-    char here[POSITION_NBYTES], there[POSITION_NBYTES];
+    position here, there;
     bool has_word = false;
     if (group->ctx->store != NULL) {
-        publish_position(group, message, here);
-        has_word = peer != group->rank && read_position(group, peer, ki_now_ns() + REPORT_WAIT_NS, there);
+        publish_position(group, message, &here);
+        has_word = peer != group->rank && read_position(group, peer, here.at_ns - timeout_ms * 1000000,
+                                                        ki_now_ns() + REPORT_WAIT_NS, &there);
     }
     return ki_fail(
         KITH_ERR_TIMEOUT, "%s on group '%s' did not complete within %lld ms: rank %d has no matching %s%s%s", message,
         group->name, (long long)timeout_ms, peer, is_send ? "receive" : "send", has_word ? "; it waits in " : "",
-        has_word ? there : "");
+        has_word ? there.text : "");
 }

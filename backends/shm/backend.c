@@ -141,6 +141,7 @@ static const kith_backend backend = {
     .msg_test = shm_msg_test,
     .msg_cancel = shm_msg_cancel,
     .progress = shm_progress,
+    .is_test_enough = 1,
     .mem_alloc = shm_mem_alloc,
     .mem_free = shm_mem_free,
     .mem_register = shm_mem_register,

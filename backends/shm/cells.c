@@ -54,11 +54,11 @@ static size_t cell_nbytes(const shm_group *group, int writer)
 {
     const shm_coll *coll = &group->coll;
     if (coll->traits->is_multicast)
-        return writer == group->rank ? group->out[writer].nbytes : group->in[writer].nbytes;
+        return writer == group->rank ? shm_out(group, writer).nbytes : shm_in(group, writer).nbytes;
     if (coll->args->kind != KITH_REDUCE_SCATTER_V)
         return (size_t)(group->size - 1) * coll->block_nbytes;
     const shm_span *last = &group->out[group->size - 1];
-    return (size_t)(last->data + last->nbytes - group->out[0].data) - group->out[writer].nbytes;
+    return (size_t)(last->data + last->nbytes - shm_out(group, 0).data) - shm_out(group, writer).nbytes;
 }
 
 /* Where in the cell of `writer` the block for this rank starts. */
@@ -69,8 +69,8 @@ static size_t cell_offset(const shm_group *group, int writer)
         return 0;
     if (coll->args->kind != KITH_REDUCE_SCATTER_V)
         return (size_t)shm_place(writer, group->rank) * coll->block_nbytes;
-    size_t before = (size_t)(group->out[group->rank].data - group->out[0].data);
-    return writer < group->rank ? before - group->out[writer].nbytes : before;
+    size_t before = (size_t)(shm_out(group, group->rank).data - shm_out(group, 0).data);
+    return writer < group->rank ? before - shm_out(group, writer).nbytes : before;
 }
 
 bool shm_cells_fits(const shm_group *group)
@@ -81,7 +81,7 @@ bool shm_cells_fits(const shm_group *group)
     if (coll->args->kind != KITH_REDUCE_SCATTER_V)
         return coll->block_nbytes <= group->eager_nbytes / (size_t)(group->size - 1);
     const shm_span *last = &group->out[group->size - 1];
-    return (size_t)(last->data + last->nbytes - group->out[0].data) <= group->eager_nbytes;
+    return (size_t)(last->data + last->nbytes - shm_out(group, 0).data) <= group->eager_nbytes;
 }
 
 /* Behind a descriptor there is no room in the line. */
@@ -105,13 +105,13 @@ void shm_cells_fill(shm_group *group)
     shm_coll *coll = &group->coll;
     unsigned char *to = payload_of(group, group->rank);
     if (coll->traits->is_multicast) {
-        copy_small(to, group->out[group->rank].data, group->out[group->rank].nbytes);
+        copy_small(to, shm_out(group, group->rank).data, shm_out(group, group->rank).nbytes);
     } else {
         for (int r = 0; r < group->size; r++) {
             if (r == group->rank)
                 continue;
-            copy_small(to, group->out[r].data, group->out[r].nbytes);
-            to += group->out[r].nbytes;
+            copy_small(to, shm_out(group, r).data, shm_out(group, r).nbytes);
+            to += shm_out(group, r).nbytes;
         }
     }
 }
@@ -136,9 +136,9 @@ static void reduce_cells(shm_group *group)
     for (int r = 0; r < group->size; r++)
         if (r != group->rank)
             group->sources[r] = payload_of(group, r) + cell_offset(group, r);
-    group->sources[group->rank] = group->out[group->rank].data;
+    group->sources[group->rank] = shm_out(group, group->rank).data;
     if (coll->is_own_staged) {
-        memcpy(group->scratch, group->out[group->rank].data, in->nbytes);
+        memcpy(group->scratch, shm_out(group, group->rank).data, in->nbytes);
         group->sources[group->rank] = group->scratch;
     }
     group->targets[0] = in->data;
@@ -160,7 +160,7 @@ static bool take_cells(shm_group *group)
                 return false;
             }
             if (!coll->traits->is_reducing)
-                copy_small(group->in[r].data, payload_of(group, r) + cell_offset(group, r), group->in[r].nbytes);
+                copy_small(shm_in(group, r).data, payload_of(group, r) + cell_offset(group, r), shm_in(group, r).nbytes);
         }
     }
     coll->next_peer = group->size;
@@ -222,7 +222,7 @@ static void publish_table(shm_group *group)
     bool is_inline = true;
     for (int r = 0; r < entries; r++) {
         int reader = entries == 1 ? coll->args->root : r;
-        size_t nbytes = reader == group->rank ? 0 : group->out[reader].nbytes;
+        size_t nbytes = reader == group->rank ? 0 : shm_out(group, reader).nbytes;
         table[r] = nbytes;
         is_inline = is_inline && nbytes <= room;
         room -= is_inline ? nbytes : 0;

@@ -75,7 +75,7 @@ static bool is_order_free(const shm_group *group)
     const kith_be_coll *args = group->coll.args;
     bool is_scatter = args->kind == KITH_REDUCE_SCATTER || args->kind == KITH_REDUCE_SCATTER_V;
     if (is_scatter)
-        return args->send != args->recv || group->out[group->rank].data == args->recv;
+        return args->send != args->recv || shm_out(group, group->rank).data == args->recv;
     return args->kind != KITH_ALL_TO_ALL || args->send != args->recv;
 }
 

@@ -42,7 +42,7 @@ static bool find_sources(shm_group *group, size_t at, size_t nbytes)
 {
     const shm_coll *coll = &group->coll;
     if (!coll->traits->is_multicast)
-        at += (size_t)(group->out[group->rank].data - group->out[0].data);
+        at += (size_t)(shm_out(group, group->rank).data - shm_out(group, 0).data);
     unsigned char *scratch = group->scratch + coll->piece_nbytes; /* the first piece is for the result */
     for (int r = 0; r < group->size; r++) {
         group->sources[r] = group->far_send[r] + at;
@@ -123,12 +123,12 @@ static copy share_of_rooted(shm_group *group, int other)
     copy result = { .nbytes = me == root ? block - first : first };
     if (coll->traits->is_root_writing) {
         at = coll->traits->is_multicast ? 0 : at;
-        result.from = (me == root ? group->out[other].data : group->far_send[root] + at) + start;
-        result.to = (me == root ? group->far_recv[other] : group->in[root].data) + start;
+        result.from = (me == root ? shm_out(group, other).data : group->far_send[root] + at) + start;
+        result.to = (me == root ? group->far_recv[other] : shm_in(group, root).data) + start;
         result.is_push = me == root;
     } else {
-        result.from = (me == root ? group->far_send[other] : group->out[root].data) + start;
-        result.to = (me == root ? group->in[other].data : group->far_recv[root] + at) + start;
+        result.from = (me == root ? group->far_send[other] : shm_out(group, root).data) + start;
+        result.to = (me == root ? shm_in(group, other).data : group->far_recv[root] + at) + start;
         result.is_push = me != root;
     }
     return result;
@@ -146,7 +146,7 @@ static copy share_of_copy(shm_group *group, int r)
     }
     if (!coll->traits->is_root_writing && !coll->traits->is_root_reading) {
         size_t at = coll->traits->is_multicast ? 0 : (size_t)me * coll->block_nbytes;
-        return (copy){ group->in[r].data, group->far_send[r] + at, group->in[r].nbytes, false };
+        return (copy){ shm_in(group, r).data, group->far_send[r] + at, shm_in(group, r).nbytes, false };
     }
     if (me != root && r != root)
         return (copy){ NULL, NULL, 0, false };
@@ -193,7 +193,7 @@ void shm_direct_begin(shm_group *group, bool is_remote)
     coll->phase = PHASE_WORK;
     coll->next_peer = 0;
     coll->at = coll->begin = 0;
-    coll->end = group->in[group->rank].nbytes;
+    coll->end = shm_in(group, group->rank).nbytes;
     coll->piece_nbytes = PIECE_NBYTES;
     if (is_remote) /* scratch holds one piece of each rank */
         coll->piece_nbytes = shm_min(REMOTE_PIECE_NBYTES, group->scratch_nbytes / (size_t)group->size / SHM_LINE * SHM_LINE);

@@ -178,6 +178,10 @@ typedef struct shm_coll {
     bool is_own_staged;     /* the own block overlaps recv: it is reduced from a copy */
     kith_status status;
     size_t block_nbytes;    /* the largest block of any pair of ranks; equal on all */
+    /* where the own blocks lie, for kinds with blocks of one size; v-forms: in group->out and in */
+    bool is_listed;
+    unsigned char *out_start, *in_start;
+    size_t out_stride, in_stride;
     /* staged */
     uint64_t base;          /* ring position of the first piece */
     size_t chunk_nbytes;    /* ring bytes per round */
@@ -225,7 +229,7 @@ typedef struct shm_group {
     size_t remote_nbytes;    /* larger ones are better off through the kernel than through the rings */
     size_t stream_nbytes;    /* buffers from this size on are written with streaming stores */
     shm_coll coll;
-    shm_span *out, *in;      /* [size] what I give to, get from rank r */
+    shm_span *out, *in;      /* [size] blocks of v-forms; use shm_out() and shm_in() */
     unsigned char **far_send, **far_recv; /* [size] the ranks' buffers: as mapped here, or addresses in their process */
     const void **sources;    /* [size] */
     void **targets;          /* [size] */
@@ -271,6 +275,23 @@ static inline size_t shm_min(size_t a, size_t b)
 static inline size_t shm_round_up(size_t value, size_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
+}
+
+/* The block that this rank gives to rank r, and the one that it gets from there. */
+static inline shm_span shm_out(const shm_group *group, int r)
+{
+    const shm_coll *coll = &group->coll;
+    if (coll->is_listed)
+        return group->out[r];
+    return (shm_span){ coll->out_start + (size_t)r * coll->out_stride, coll->block_nbytes };
+}
+
+static inline shm_span shm_in(const shm_group *group, int r)
+{
+    const shm_coll *coll = &group->coll;
+    if (coll->is_listed)
+        return group->in[r];
+    return (shm_span){ coll->in_start + (size_t)r * coll->in_stride, coll->block_nbytes };
 }
 
 static inline shm_cell *shm_cell_of(const shm_group *group, int rank, uint64_t number)

@@ -87,7 +87,7 @@ static void fill(shm_group *group)
 {
     shm_coll *coll = &group->coll;
     uint64_t position = piece_at(coll, coll->filled);
-    const unsigned char *from = group->out[group->rank].data + (size_t)coll->filled * coll->piece_nbytes;
+    const unsigned char *from = shm_out(group, group->rank).data + (size_t)coll->filled * coll->piece_nbytes;
     unsigned char *to = shm_ring_at(group, group->rank, position);
     size_t piece = piece_nbytes(coll, coll->filled), start, nbytes;
     slice_of(group, coll->filled, group->rank, &start, &nbytes);
@@ -104,12 +104,12 @@ static void reduce_slice(shm_group *group)
     size_t start, nbytes, offset = (size_t)round * coll->piece_nbytes;
     slice_of(group, round, group->rank, &start, &nbytes);
     for (int r = 0; r < group->size; r++)
-        group->sources[r] = r == group->rank ? group->out[r].data + offset + start
+        group->sources[r] = r == group->rank ? shm_out(group, r).data + offset + start
                                              : shm_ring_at(group, r, piece_at(coll, round)) + start;
     bool is_all = !coll->traits->is_root_reading;
     int targets = 0;
     if (coll->is_reader)
-        group->targets[targets++] = group->in[group->rank].data + offset + start;
+        group->targets[targets++] = shm_in(group, group->rank).data + offset + start;
     if (is_all || !coll->is_reader)
         group->targets[targets++] = shm_ring_at(group, group->rank, slice_at(coll, round));
     const kith_be_reducer *reducer = coll->args->reducer;
@@ -129,7 +129,7 @@ static void drain(shm_group *group)
         size_t start, nbytes;
         slice_of(group, round, r, &start, &nbytes);
         if (nbytes != 0)
-            memcpy(group->in[group->rank].data + (size_t)round * coll->piece_nbytes + start,
+            memcpy(shm_in(group, group->rank).data + (size_t)round * coll->piece_nbytes + start,
                    shm_ring_at(group, r, slice_at(coll, round)), nbytes);
     }
     coll->drained++;

@@ -124,8 +124,8 @@ static void sum_chunk(const floor_staged *staged, const float *mine, float *resu
 }
 
 /* Contributions and sums share the ring in a fixed order, c0 c1 s0 c2 s1 ...: at step k a rank puts c[k], then gets
- * c[k-1] and puts s[k-1], then gets s[k-2]. Both halves have the same number of chunks but for the last, shorter one.
- * */
+ * c[k-1] and puts s[k-1], then gets s[k-2]. Both halves have the same number of chunks,
+ * or one differs by one. */
 static void all_reduce_halves(const floor_staged *staged, const float *send, float *recv, size_t count)
 {
     size_t chunk = staged->ring->chunk / sizeof(float);

@@ -6,8 +6,8 @@
 #     python3 bench/peers --build BUILD --report               no measurement: the tables of what was measured
 #     python3 bench/peers --build BUILD --docs docs/performance.md      writes the tables between the marks there
 #
-# Results: BUILD/bench/peers.jsonl (rows as they come), peers.json (everything), peers.md (tables). Exit status: 0 when measured and
-# no data were wrong, whatever the targets say; 1 otherwise.
+# Results: BUILD/bench/peers.jsonl (rows as they come), peers.json (everything), peers.md (tables). Exit status: 0 when
+# measured and no data were wrong, whatever the targets say; 1 otherwise.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import argparse

@@ -1,6 +1,7 @@
 # bench/peers/plan.py - what is measured: sections, their drivers, their points.
 #
-# A section is a set of drivers that live together and a list of points. Drivers are given as commands here and nowhere else.
+# A section is a set of drivers that live together and a list of points. Drivers are given as commands here and nowhere
+# else.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import os

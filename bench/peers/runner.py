@@ -1,14 +1,15 @@
 # bench/peers/runner.py - goes through a section: rounds over points, every driver at each point.
 #
-# Order: round, point, driver. The drivers take turns at one point within about a second, in an order that rotates from round to round. When
-# the class of flag latency changed meanwhile, the point is measured once more at once. A round is not begun after the section's
-# time; one that runs then is cut off, the first one only after twice the time.
+# Order: round, point, driver. The drivers take turns at one point within about a second, in an order that rotates from
+# round to round. When the class of flag latency changed meanwhile, the point is measured once more at once. A round is
+# not begun after the section's time; one that runs then is cut off, the first one only after twice the time.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import sys
 import time
 
 import samples
+import targets
 from server import Server, ServerError
 
 LARGE = 16 << 20      # from here on every second round is enough: these points take most of the time
@@ -113,7 +114,7 @@ class Runner:
 
     def _mark_hopeless(self, section, point, rows):
         floors = [row for row in rows if row["driver"] == "floors"]
-        for names in (FLOOR_STAGED, FLOOR_DIRECT):
+        for names in (targets.FLOOR_STAGED, targets.FLOOR_DIRECT):
             self._mark(point, [row for row in floors if row["variant"].startswith(names)], HOPELESS_FLOOR)
         if section.ranks > 2:
             self._mark(point, [row for row in rows if row["variant"] == "raw"], HOPELESS_PEER)
@@ -123,7 +124,3 @@ class Runner:
             alike = [row for row in rows if samples.row_class(row) == name]
             best = min(row["median_us"] for row in alike)
             self.hopeless |= {(point, samples.contender(row)) for row in alike if row["median_us"] > factor * best}
-
-
-FLOOR_STAGED = ("cells", "staged", "halves", "flags")
-FLOOR_DIRECT = ("direct", "whole")

@@ -1,8 +1,9 @@
 # bench/peers/samples.py - rows on disk, and how they are put together.
 #
-# Rows are appended to a file as they come, one JSON object a line, so that a run that was stopped can go on. Each row knows the hand-over
-# time of a flag before and after it. Hosts move virtual CPUs at run time: hyperthreads of one core take about 25 ns, two cores on
-# one core complex 50 to 100, two complexes 200 and more, and times change with it. Rows are compared only within one class.
+# Rows are appended to a file as they come, one JSON object a line, so that a run that was stopped can go on. Each row
+# knows the hand-over time of a flag before and after it. Hosts move virtual CPUs at run time: hyperthreads of one core
+# take about 25 ns, two cores on one core complex 50 to 100, two complexes 200 and more, and times change with it. Rows
+# are compared only within one class.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import json

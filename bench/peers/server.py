@@ -1,7 +1,7 @@
 # bench/peers/server.py - one driver under measurement: started once, asked for points, asleep in between.
 #
-# All drivers of a section live at the same time, so that a point can be measured with each of them within a second: the machine then is the
-# same for all. The line protocol is that of bench/engine/session.h.
+# All drivers of a section live at the same time, so that a point can be measured with each of them within a second: the
+# machine then is the same for all. The line protocol is that of bench/engine/session.h.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import json

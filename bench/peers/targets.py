@@ -1,10 +1,11 @@
 # bench/peers/targets.py - from merged samples to figures, and from figures to verdicts.
 #
-# A figure is one point: the times of all contenders in one latency class, the best peer, the floors, the ratios. Ratios that say how much
-# faster Kith is are peer / Kith; ratios to floors are Kith / floor.
+# A figure is one point: the times of all contenders in one latency class, the best peer, the floors, the ratios. Ratios
+# that say how much faster Kith is are peer / Kith; ratios to floors are Kith / floor.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import math
+import statistics
 from dataclasses import dataclass, field
 
 import samples
@@ -147,23 +148,28 @@ def oversubscribed_verdicts(all_figures):
     return verdicts
 
 
+def _median_excess(rows):
+    """(excess us, raw us) of one driver at one point: the median over rounds of the difference within a round, or None."""
+    turns = {}
+    for row in rows:
+        if row["is_right"] and samples.row_class(row) is not None:
+            turn = turns.setdefault((row["round"], samples.row_class(row)), {})
+            turn[row["variant"]] = min(row["median_us"], turn.get(row["variant"], math.inf))
+    pairs = [(turn["ordinary"] - turn["raw"], turn["raw"]) for turn in turns.values() if len(turn) == 2]
+    if not pairs:
+        return None
+    return statistics.median(d for d, _ in pairs), statistics.median(raw for _, raw in pairs)
+
+
 def pair_excess(rows):
-    """[(label, excess us, share)] of Kith's mpi backend over the raw call: median over rounds of the difference within a round."""
+    """[(label, excess us, share, raw us)]: what Kith's mpi backend takes more than the raw call."""
     excess = []
     for (section, op, nbytes, mode), group in samples.by_point(rows).items():
-        if section != "mpi pair":
-            continue
-        for driver in sorted({row["driver"] for row in group}):
-            turns = {}
-            for row in group:
-                if row["driver"] == driver and row["is_right"]:
-                    turns.setdefault((row["round"], samples.row_class(row)), {}).setdefault(row["variant"], []).append(row["median_us"])
-            found = [(min(t["ordinary"]) - min(t["raw"]), min(t["raw"])) for (_, name), t in turns.items()
-                     if name is not None and "raw" in t and "ordinary" in t]
-            if found:
-                difference = sorted(d for d, _ in found)[len(found) // 2]
-                raw = sorted(r for _, r in found)[len(found) // 2]
-                excess.append((f"{driver[5:]}, {op} {nbytes:,} B, {mode}", difference, difference / raw, raw))
+        for driver in sorted({row["driver"] for row in group if section == "mpi pair"}):
+            found = _median_excess([row for row in group if row["driver"] == driver])
+            if found is not None:
+                label = f"{driver.removeprefix('pair-')}, {op} {nbytes:,} B, {mode.replace('_', ' ')}"
+                excess.append((label, found[0], found[0] / found[1], found[1]))
     return excess
 
 

@@ -93,8 +93,9 @@ static kith_status accept_one(instance *self, int64_t until_ms)
     int peer = accept(self->listener, NULL, NULL);
     if (peer < 0)
         return errno == EAGAIN || errno == EINTR ? KITH_OK : host->fail(KITH_ERR_NO_RESOURCE, "socket: accept: %s", strerror(errno));
-    /* The peer sent its number before we accepted it. A stranger that connects and says nothing is not waited for. */
-    if (recv(peer, &who, sizeof who, MSG_DONTWAIT) != (ssize_t)sizeof who || who >= (uint32_t)host->size ||
+    /* The peer's number follows at once. A stranger that connects and says nothing is waited for a second, once. */
+    fd = (struct pollfd){ .fd = peer, .events = POLLIN };
+    if (poll(&fd, 1, 1000) != 1 || recv(peer, &who, sizeof who, MSG_DONTWAIT) != (ssize_t)sizeof who || who >= (uint32_t)host->size ||
         self->peers[who].fd >= 0) {
         close(peer);
         return KITH_OK;

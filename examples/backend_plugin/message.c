@@ -52,6 +52,13 @@ static void posted_add(group *self, operation *op)
     *at = op;
 }
 
+/* A receive whose message was taken back waits again, before those that were posted after it. */
+static void posted_return(group *self, operation *op)
+{
+    op->next = self->posted;
+    self->posted = op;
+}
+
 static void posted_remove(group *self, operation *op)
 {
     for (operation **at = &self->posted; *at != NULL; at = &(*at)->next)
@@ -144,6 +151,20 @@ void frame_ends(instance *self, connection *peer)
     whole->is_whole = true;
     if (whole->taker != NULL)
         parcel_deliver(group_find(self, whole->header.group), whole, whole->taker);
+}
+
+void frame_taken_back(instance *self, connection *peer)
+{
+    group *of = group_find(self, peer->in.group);
+    operation *op = peer->receive;
+    if (of != NULL && peer->parcel != NULL) {
+        op = peer->parcel->taker;
+        parcel_remove(of, peer->parcel);
+    }
+    if (of != NULL && op != NULL)
+        posted_return(of, op);
+    peer->receive = NULL;
+    peer->parcel = NULL;
 }
 
 void peer_gone(instance *self, int world_rank, const char *why)
@@ -243,8 +264,22 @@ kith_status msg_test(void *handle, kith_be_slot *slot, int *is_done, size_t *nby
     return KITH_OK;
 }
 
-/* A send that has not begun leaves the queue. One that is half way out must be finished, or the receiver would take the next
- * frame for its payload: the rest is copied. Without memory for that, the connection is given up. */
+/* The piece that is half gone in memory of its own; the mark comes behind it. NULL when there is no memory. */
+static outgoing *copy_rest(instance *self, const operation *op)
+{
+    const kith_be_host *host = self->host;
+    outgoing *rest = (outgoing *)host->alloc(host->cookie, sizeof *rest + (size_t)op->out.length, 64);
+    if (rest == NULL)
+        return NULL;
+    *rest = op->out;
+    rest->owner = NULL;
+    rest->piece = (unsigned char *)(rest + 1);
+    memcpy(rest + 1, op->out.piece, (size_t)op->out.length);
+    return rest;
+}
+
+/* A send that has not begun leaves the queue. Of one that is half way out the piece must be finished, or the receiver would take
+ * the next frame for its rest. Without memory for that, the connection is given up. */
 static void cancel_send(instance *self, connection *peer, operation *op)
 {
     outgoing **at = &peer->first, *rest = NULL;
@@ -252,16 +287,10 @@ static void cancel_send(instance *self, connection *peer, operation *op)
         at = &(*at)->next;
     if (*at == NULL)
         return;
-    if (op->out.done > 0 && !peer->is_gone) {
-        rest = (outgoing *)self->host->alloc(self->host->cookie, sizeof *rest + op->nbytes, 64);
-        if (rest == NULL) {
+    if ((op->out.unit_done > 0 || op->out.offset > 0) && !peer->is_gone) {
+        rest = copy_rest(self, op);
+        if (rest == NULL)
             peer_gone(self, op->group->info.world_ranks[op->peer], "no memory for the rest of a cancelled message");
-        } else {
-            *rest = op->out;
-            rest->owner = NULL;
-            rest->payload = (unsigned char *)(rest + 1);
-            memcpy(rest + 1, op->buffer, op->nbytes);
-        }
     }
     *at = rest != NULL ? rest : op->out.next;
     for (peer->end = &peer->first; *peer->end != NULL;)

@@ -6,16 +6,16 @@
  * The parts:
  *   instance   one per kith context: a listening socket, and one connection per peer process, shared by all groups.
  *   group      its id goes into every frame, so messages of different groups never meet.
- *   frame      header and payload, one after the other on the connection. A socket keeps the order, and with it the order
- *              inside a tag.
+ *   frame      a header, then the payload in pieces, each with its length before it. A socket keeps the order, and with
+ *              it the order inside a tag. Pieces are there so that a cancelled message can stop after one.
  *   operation  a send or a receive. It lives in the core's slot: starting one allocates nothing.
  *   parcel     a message that came before its receive was posted; the only thing that is allocated while running.
  *
  * Rules of the interface that shaped it:
  *   - nothing blocks, except group_create(), which has a deadline;
  *   - a failure is told with host->fail() once, by the function that sees it, and passed on as a status;
- *   - after msg_cancel() the caller's buffer is not touched: the rest of a frame that is half way out is copied first, the rest of
- *     one that is half way in is thrown away;
+ *   - after msg_cancel() the caller's buffer is not touched: of a frame that is half way out, the rest of the piece is copied, and a
+ *     mark follows that takes the message back; the rest of one that is half way in is thrown away;
  *   - a rank whose group_create() fails still takes part in host->exchange(), so that all learn of it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -39,13 +39,21 @@ typedef struct frame_header {
     uint64_t source; /* group rank of the sender */
 } frame_header;
 
-/* A frame on its way out. Part of a send; or on its own, when the send was cancelled half way. */
+#define PIECE_NBYTES ((size_t)64 << 10)
+#define PIECE_TAKEN_BACK UINT64_MAX /* instead of a length: the sender cancelled, no more pieces come */
+
+/* A frame on its way out. Part of a send; or on its own, when the send was cancelled half way. It goes in units: the length
+ * of a piece and the piece; before the first one, the header. */
 typedef struct outgoing {
     struct outgoing *next;
     frame_header header;
+    bool has_header;       /* the unit that goes now begins with the header */
+    uint64_t length;       /* of the piece that goes now, or the mark */
+    const unsigned char *piece;
+    size_t unit_done;      /* bytes of the unit that are gone */
+    size_t offset;         /* of the piece in the payload */
     const unsigned char *payload;
-    size_t done;      /* bytes of header and payload that are gone */
-    operation *owner; /* NULL: nobody waits, free it after the last byte */
+    operation *owner;      /* NULL: cancelled; ends with the mark, and is freed */
 } outgoing;
 
 struct operation {
@@ -76,8 +84,12 @@ typedef struct connection {
     int fd;          /* -1: none */
     bool is_gone;    /* it closed, or died */
     outgoing *first, **end;
-    frame_header in; /* of the frame that is coming */
-    size_t in_done;  /* bytes of header and payload that are here */
+    frame_header in;    /* of the frame that is coming */
+    size_t header_done; /* bytes of it that are here */
+    uint64_t length;    /* of the piece that is coming */
+    size_t length_done; /* bytes of that number that are here */
+    size_t piece_left;
+    size_t offset;      /* of the next byte in the payload */
     operation *receive; /* where the payload goes: a receive, a parcel, or (both NULL) nowhere */
     parcel *parcel;
 } connection;
@@ -114,10 +126,13 @@ void msg_cancel(void *handle, kith_be_slot *slot);
 /* Moves what the socket takes and gives right now. */
 void connection_progress(instance *self, int world_rank);
 void connection_queue(connection *peer, outgoing *frame);
+void frame_begin_unit(outgoing *frame, bool has_header);
 
 /* message.c, for stream.c: a header is complete; sets where its payload goes. A payload is complete. */
 void frame_begins(instance *self, connection *peer);
 void frame_ends(instance *self, connection *peer);
+/* The sender cancelled it. */
+void frame_taken_back(instance *self, connection *peer);
 /* Ends operations with a process that is gone. */
 void peer_gone(instance *self, int world_rank, const char *why);
 

@@ -1,4 +1,5 @@
-# tests/bench/test_drivers.py - the real drivers: every operation of every variant gives right data, and blocking calls allocate nothing.
+# tests/bench/test_drivers.py - the real drivers: every operation of every variant gives right data, and blocking calls
+# allocate nothing.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import json

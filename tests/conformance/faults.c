@@ -25,12 +25,6 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void require_text(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL)
-        rank_fail(__FILE__, __LINE__, "the text lacks \"%s\": %s", part, text);
-}
-
 /* ---- late ---- */
 
 static void case_late(rank_info *info)
@@ -55,10 +49,10 @@ static void case_late(rank_info *info)
         rank_fail(__FILE__, __LINE__, "the timeout took %.2f s instead of 2 to 3", took);
     char text[64], detail[1024];
     snprintf(detail, sizeof detail, "%s", kith_error_detail());
-    require_text(detail, "all_reduce f32 x100000 sum seq 1");
-    require_text(detail, kith_group_name(group));
+    REQUIRE_TEXT(detail, "all_reduce f32 x100000 sum seq 1");
+    REQUIRE_TEXT(detail, kith_group_name(group));
     snprintf(text, sizeof text, "missing rank: %d", missing);
-    require_text(detail, text);
+    REQUIRE_TEXT(detail, text);
     /* from now on the buffers are ours: nobody writes to them, not even when the late rank comes */
     memset(recv, 0x5a, sizeof recv);
     memcpy(copy, recv, sizeof recv);
@@ -81,8 +75,8 @@ static void case_groups(rank_info *info)
     static float x[1 << 18];
     kith_group *mine = info->rank % 2 == 0 ? info->world : other;
     REQUIRE_STATUS(kith_all_reduce(mine, x, x, 1 << 18, KITH_F32, KITH_SUM), KITH_ERR_TIMEOUT);
-    require_text(kith_error_detail(), "'world'");
-    require_text(kith_error_detail(), "'other'");
+    REQUIRE_DETAIL("'world'");
+    REQUIRE_DETAIL("'other'");
 }
 
 /* ---- abort ---- */
@@ -184,7 +178,7 @@ static void expect_mismatch(rank_info *info, kith_status status, const char *par
     if (status != KITH_ERR_MISMATCH)
         rank_fail(__FILE__, __LINE__, "wanted mismatch about \"%s\", got %s: %s", part, kith_status_name(status),
                   kith_error_detail());
-    require_text(kith_error_detail(), part);
+    REQUIRE_DETAIL(part);
     int x = 1; /* the group stays usable */
     REQUIRE_OK(kith_all_reduce(info->world, &x, &x, 1, KITH_INT32, KITH_SUM));
     REQUIRE(x == info->size);
@@ -214,7 +208,7 @@ static void case_mismatch(rank_info *info)
     REQUIRE((is_odd ? x : y)[63] == (float)info->size);
     /* one rank's bad argument is everybody's error */
     REQUIRE_STATUS(kith_all_reduce(w, is_odd ? NULL : x, y, 8, KITH_F32, KITH_SUM), KITH_ERR_INVALID_ARG);
-    require_text(kith_error_detail(), "NULL");
+    REQUIRE_DETAIL("NULL");
     size_t counts[64], other[64];
     for (int i = 0; i < info->size; i++)
         counts[i] = other[i] = 2;
@@ -272,7 +266,7 @@ static void case_crossed(rank_info *info)
     REQUIRE_STATUS(kith_send(w, x, count, KITH_F32, peer, 0), KITH_ERR_TIMEOUT);
     char text[64];
     snprintf(text, sizeof text, "rank %d has no matching receive", peer);
-    require_text(kith_error_detail(), text);
+    REQUIRE_DETAIL(text);
     REQUIRE_OK(kith_group_set_timeout(w, 0));
     REQUIRE_OK(kith_sendrecv(w, x, count, peer, 1, y, count, peer, 1, KITH_F32));
     REQUIRE_OK(kith_barrier(w));

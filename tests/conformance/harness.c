@@ -37,6 +37,12 @@ void rank_fail(const char *file, int line, const char *format, ...)
     _exit(1);
 }
 
+void require_text(const char *file, int line, const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        rank_fail(file, line, "the text lacks \"%s\": %s", part, text);
+}
+
 typedef struct run {
     const run_options *options;
     rank_function function;

@@ -72,6 +72,12 @@ _Noreturn void rank_fail(const char *file, int line, const char *format, ...) __
 
 #define REQUIRE_OK(call) REQUIRE_STATUS(call, KITH_OK)
 
+/* Fails this rank when part is not in text. */
+void require_text(const char *file, int line, const char *text, const char *part);
+
+#define REQUIRE_TEXT(text, part) require_text(__FILE__, __LINE__, text, part)
+#define REQUIRE_DETAIL(part) REQUIRE_TEXT(kith_error_detail(), part)
+
 /* The suites. */
 void suite_collectives(rank_info *info);
 void suite_groups(rank_info *info);

@@ -14,12 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void require_text(const char *part)
-{
-    if (strstr(kith_error_detail(), part) == NULL)
-        rank_fail(__FILE__, __LINE__, "the text lacks \"%s\": %s", part, kith_error_detail());
-}
-
 static kith_status init_with(rank_info *info, const kith_setting *settings, size_t count, int64_t connect_ms)
 {
     kith_init_options options = KITH_INIT_OPTIONS_INIT;
@@ -34,7 +28,7 @@ static void case_settings_differ(rank_info *info)
 {
     const kith_setting a = { "algo", info->rank == 1 ? "ring" : "" };
     REQUIRE_STATUS(init_with(info, &a, 1, 0), KITH_ERR_MISMATCH);
-    require_text("algo=");
+    REQUIRE_DETAIL("algo=");
 }
 
 /* One rank's own settings are wrong before it can meet the others: it says so at once, the others name it at their
@@ -45,10 +39,10 @@ static void case_bad_setting(rank_info *info)
     kith_status status = init_with(info, &bad, 1, 1500);
     if (info->rank == 1) {
         REQUIRE(status == KITH_ERR_INVALID_ARG);
-        require_text("auto");
+        REQUIRE_DETAIL("auto");
     } else {
         REQUIRE(status == KITH_ERR_TIMEOUT);
-        require_text("missing world rank 1");
+        REQUIRE_DETAIL("missing world rank 1");
     }
 }
 
@@ -56,7 +50,7 @@ static void case_unknown_setting(rank_info *info)
 {
     const kith_setting bad = { "algoo", "ring" };
     REQUIRE_STATUS(init_with(info, &bad, 1, 1000), KITH_ERR_INVALID_ARG);
-    require_text("\"algo\"");
+    REQUIRE_DETAIL("\"algo\"");
 }
 
 static void case_missing_rank(rank_info *info)
@@ -64,24 +58,24 @@ static void case_missing_rank(rank_info *info)
     if (info->rank == info->size - 1)
         return;
     REQUIRE_STATUS(init_with(info, NULL, 0, 1000), KITH_ERR_TIMEOUT);
-    require_text("did not come within 1000 ms");
-    require_text("missing world rank 2");
+    REQUIRE_DETAIL("did not come within 1000 ms");
+    REQUIRE_DETAIL("missing world rank 2");
 }
 
 static void case_no_interface(rank_info *info)
 {
     const kith_setting bad = { "ifname", "nope" };
     REQUIRE_STATUS(init_with(info, &bad, 1, 2000), KITH_ERR_INVALID_ARG);
-    require_text("KITH_IFNAME");
-    require_text("nope");
+    REQUIRE_DETAIL("KITH_IFNAME");
+    REQUIRE_DETAIL("nope");
 }
 
 static void case_forced_unknown_algorithm(rank_info *info)
 {
     const kith_setting bad = { "algo", "all_reduce=teleport" };
     REQUIRE_STATUS(init_with(info, &bad, 1, 1000), KITH_ERR_INVALID_ARG);
-    require_text("teleport");
-    require_text("rabenseifner");
+    REQUIRE_DETAIL("teleport");
+    REQUIRE_DETAIL("rabenseifner");
 }
 
 static void case_backend_unknown(rank_info *info)
@@ -89,7 +83,7 @@ static void case_backend_unknown(rank_info *info)
     kith_init_options options = KITH_INIT_OPTIONS_INIT;
     options.backend = info->rank == 0 ? "warp" : NULL;
     REQUIRE_STATUS(join_ranks(info, &options, &info->ctx), KITH_ERR_INVALID_ARG);
-    require_text("warp");
+    REQUIRE_DETAIL("warp");
 }
 
 /* Shared memory that one rank cannot get is everybody's error. */

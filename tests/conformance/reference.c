@@ -43,7 +43,7 @@ static format format_of(kith_dtype dtype)
     }
 }
 
-static double decode(kith_dtype dtype, unsigned code)
+double ref_decode(kith_dtype dtype, unsigned code)
 {
     format f = format_of(dtype);
     unsigned mantissa = code & ((1u << f.mantissa_bits) - 1);
@@ -72,13 +72,32 @@ static unsigned encode(kith_dtype dtype, long value)
     unsigned low = 0, high = (1u << (f.mantissa_bits + f.exponent_bits)) - 2;
     while (low < high) {
         unsigned middle = (low + high + 1) / 2;
-        double there = decode(dtype, middle);
+        double there = ref_decode(dtype, middle);
         if (!isnan(there) && there <= wanted)
             low = middle;
         else
             high = middle - 1;
     }
     return low | sign;
+}
+
+unsigned ref_nearest(kith_dtype dtype, double value)
+{
+    format f = format_of(dtype);
+    unsigned sign = signbit(value) ? 1u << (f.mantissa_bits + f.exponent_bits) : 0;
+    unsigned infinity = ((1u << f.exponent_bits) - 1) << f.mantissa_bits, low = 0, high = infinity - 1;
+    double wanted = fabs(value), limit = ldexp(1, 1 << (f.exponent_bits - 1)); /* where infinity stands in the order */
+    while (low < high) {
+        unsigned middle = (low + high + 1) / 2;
+        if (ref_decode(dtype, middle) <= wanted)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    double above = low + 1 == infinity ? limit : ref_decode(dtype, low + 1), below = ref_decode(dtype, low);
+    double half = below + (above - below) / 2;
+    bool is_up = wanted > half || (wanted == half && low % 2 == 1);
+    return (low + (is_up ? 1 : 0)) | sign;
 }
 
 void ref_put(void *buffer, kith_dtype dtype, size_t index, long value)
@@ -145,7 +164,7 @@ long ref_get(const void *buffer, kith_dtype dtype, size_t index)
     uint64_t bits = 0;
     for (size_t i = 0; i < kith_dtype_nbytes(dtype); i++)
         bits |= (uint64_t)at[i] << 8 * i;
-    return ref_is_float(dtype) ? from_double(decode(dtype, (unsigned)bits)) : wrap(dtype, bits);
+    return ref_is_float(dtype) ? from_double(ref_decode(dtype, (unsigned)bits)) : wrap(dtype, bits);
 }
 
 /* ---- values ---- */

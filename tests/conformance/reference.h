@@ -24,6 +24,12 @@ long ref_result(kith_op op, kith_dtype dtype, int ranks, size_t index);
 /* Any value for operations that only move data: differs between ranks and neighbours, exact in every dtype. */
 long ref_move(kith_dtype dtype, int rank, size_t index);
 
+/* Value of a code of f16, bf16 or fp8. */
+double ref_decode(kith_dtype dtype, unsigned code);
+
+/* The code nearest to a number, ties to even; beyond the range: infinity. f16, bf16, f8e5m2. */
+unsigned ref_nearest(kith_dtype dtype, double value);
+
 /* Element number `index` of a buffer of dtype. */
 void ref_put(void *buffer, kith_dtype dtype, size_t index, long value);
 
