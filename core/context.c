@@ -190,6 +190,18 @@ static kith_status build_world(kith_ctx *ctx)
     return status;
 }
 
+/* "ucx_tls" is a row of the ucx backend, which may be opened later or never. */
+static bool belongs_to_backend(const char *name)
+{
+    char backend[32];
+    size_t length = strcspn(name, "_");
+    if (name[length] == '\0' || length >= sizeof backend)
+        return false;
+    memcpy(backend, name, length);
+    backend[length] = '\0';
+    return ki_registry_has(backend);
+}
+
 static kith_status join(kith_ctx *ctx, const kith_init_options *options)
 {
     kith_status status = read_settings(ctx, options);
@@ -206,7 +218,9 @@ static kith_status join(kith_ctx *ctx, const kith_init_options *options)
     if (status == KITH_OK)
         status = build_world(ctx);
     if (status == KITH_OK)
-        ki_config_warn_unknown(ctx->config);
+        status = ki_config_check_claimed(ctx->config, belongs_to_backend);
+    if (status == KITH_OK)
+        ki_config_warn_unknown(ctx->config, belongs_to_backend);
     return status;
 }
 

@@ -246,9 +246,9 @@ kith_status kith_group_dup(kith_group *parent, const kith_group_options *options
         status = ki_fail(KITH_ERR_NO_MEMORY, "kith_group_dup: no memory");
     status = gather_wishes(parent, "kith_group_dup", status, &own, all);
     free(all);
-    return status != KITH_OK ? status
-                             : ki_group_build_child(parent, parent->world_ranks, parent->size, options, name, number,
-                                                    group);
+    return status != KITH_OK
+               ? status
+               : ki_group_build_child(parent, parent->world_ranks, parent->size, options, name, number, group);
 }
 
 kith_status kith_group_destroy(kith_group *group)

@@ -132,8 +132,7 @@ static kith_status time_out(kith_group *group, ki_request_kind kind, const kith_
 {
     char text[160];
     ki_message_describe(kind, msg, text, sizeof text);
-    kith_status status =
-        ki_report_message_timeout(group, text, kind == KI_REQUEST_SEND, msg->peer, group->timeout_ms);
+    kith_status status = ki_report_message_timeout(group, text, kind == KI_REQUEST_SEND, msg->peer, group->timeout_ms);
     ki_trace_dump_on_timeout(group->ctx);
     return status;
 }

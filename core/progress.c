@@ -285,11 +285,10 @@ kith_status ki_report_message_timeout(kith_group *group, const char *message, bo
     bool has_word = false;
     if (group->ctx->store != NULL) {
         publish_position(group, message, &here);
-        has_word = peer != group->rank && read_position(group, peer, here.at_ns - timeout_ms * 1000000,
-                                                        ki_now_ns() + REPORT_WAIT_NS, &there);
+        has_word = peer != group->rank &&
+                   read_position(group, peer, here.at_ns - timeout_ms * 1000000, ki_now_ns() + REPORT_WAIT_NS, &there);
     }
-    return ki_fail(
-        KITH_ERR_TIMEOUT, "%s on group '%s' did not complete within %lld ms: rank %d has no matching %s%s%s", message,
-        group->name, (long long)timeout_ms, peer, is_send ? "receive" : "send", has_word ? "; it waits in " : "",
-        has_word ? there.text : "");
+    return ki_fail(KITH_ERR_TIMEOUT, "%s on group '%s' did not complete within %lld ms: rank %d has no matching %s%s%s",
+                   message, group->name, (long long)timeout_ms, peer, is_send ? "receive" : "send",
+                   has_word ? "; it waits in " : "", has_word ? there.text : "");
 }

@@ -21,7 +21,7 @@ void ki_ctx_poll_events(kith_ctx *ctx);
 typedef struct ki_waiter {
     kith_ctx *ctx;
     int polls;
-    int64_t start_ns;   /* first slow poll; 0 before */
+    int64_t start_ns;    /* first slow poll; 0 before */
     int64_t deadline_ns; /* 0: none. Set by the first slow poll when timeout_ms > 0 */
     int64_t timeout_ms;
 } ki_waiter;

@@ -259,7 +259,8 @@ static kith_status time_out(kith_request *request, int64_t timeout_ms)
         status = ki_report_timeout(group, text, is_missing, timeout_ms);
         free(is_missing);
     } else {
-        status = ki_report_message_timeout(group, text, request->kind == KI_REQUEST_SEND, request->msg.peer, timeout_ms);
+        status =
+            ki_report_message_timeout(group, text, request->kind == KI_REQUEST_SEND, request->msg.peer, timeout_ms);
     }
     ki_trace_dump_on_timeout(group->ctx); /* while the record says that it waits */
     ki_request_cancel(request, status);

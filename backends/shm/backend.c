@@ -15,7 +15,7 @@ static const kith_be_setting settings[] = {
     { "shm_cma", "auto", "process_vm_readv and process_vm_writev for large buffers: auto (where a probe succeeds), off", 1 },
     { "shm_mapped", "auto", "work straight in mapped buffers (kith_mem_alloc, threads): auto, off", 1 },
     { "shm_eager_nbytes", "auto", "bytes up to which a collective goes through cells: auto, or a size", 1 },
-    { "shm_cell_nbytes", "auto", "bytes of a cell, four per rank: auto (by group size), or a size", 1 },
+    { "shm_cell_nbytes", "auto", "bytes of a cell, eight per rank: auto (by group size), or a size", 1 },
     { "shm_ring_nbytes", "auto", "bytes of a rank's ring for large collectives: auto (by group size), or a size", 1 },
     { "shm_chunk_nbytes", "auto", "bytes of a piece in the ring: auto, or a size", 1 },
     { "shm_stream_nbytes", "auto", "bytes of a buffer from which streaming stores are used: auto, or a size", 1 },

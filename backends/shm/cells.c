@@ -57,8 +57,8 @@ static size_t cell_nbytes(const shm_group *group, int writer)
         return writer == group->rank ? shm_out(group, writer).nbytes : shm_in(group, writer).nbytes;
     if (coll->args->kind != KITH_REDUCE_SCATTER_V)
         return (size_t)(group->size - 1) * coll->block_nbytes;
-    const shm_span *last = &group->out[group->size - 1];
-    return (size_t)(last->data + last->nbytes - shm_out(group, 0).data) - shm_out(group, writer).nbytes;
+    shm_span last = shm_out(group, group->size - 1);
+    return (size_t)(last.data + last.nbytes - shm_out(group, 0).data) - shm_out(group, writer).nbytes;
 }
 
 /* Where in the cell of `writer` the block for this rank starts. */
@@ -80,8 +80,8 @@ bool shm_cells_fits(const shm_group *group)
         return coll->block_nbytes <= group->eager_nbytes;
     if (coll->args->kind != KITH_REDUCE_SCATTER_V)
         return coll->block_nbytes <= group->eager_nbytes / (size_t)(group->size - 1);
-    const shm_span *last = &group->out[group->size - 1];
-    return (size_t)(last->data + last->nbytes - shm_out(group, 0).data) <= group->eager_nbytes;
+    shm_span last = shm_out(group, group->size - 1);
+    return (size_t)(last.data + last.nbytes - shm_out(group, 0).data) <= group->eager_nbytes;
 }
 
 /* Behind a descriptor there is no room in the line. */
@@ -95,9 +95,11 @@ static unsigned char *payload_of(const shm_group *group, int writer)
 
 static void copy_own(shm_group *group)
 {
-    const shm_span *out = &group->out[group->rank], *in = &group->in[group->rank];
-    if (group->coll.has_own && out->data != in->data && out->nbytes != 0)
-        memmove(in->data, out->data, shm_min(out->nbytes, in->nbytes));
+    if (!group->coll.has_own)
+        return;
+    shm_span out = shm_out(group, group->rank), in = shm_in(group, group->rank);
+    if (out.data != in.data && out.nbytes != 0)
+        memmove(in.data, out.data, shm_min(out.nbytes, in.nbytes));
 }
 
 void shm_cells_fill(shm_group *group)
@@ -132,19 +134,19 @@ static bool is_symmetric(const shm_coll *coll)
 static void reduce_cells(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    const shm_span *in = &group->in[group->rank];
+    shm_span in = shm_in(group, group->rank);
     for (int r = 0; r < group->size; r++)
         if (r != group->rank)
             group->sources[r] = payload_of(group, r) + cell_offset(group, r);
     group->sources[group->rank] = shm_out(group, group->rank).data;
     if (coll->is_own_staged) {
-        memcpy(group->scratch, shm_out(group, group->rank).data, in->nbytes);
+        memcpy(group->scratch, shm_out(group, group->rank).data, in.nbytes);
         group->sources[group->rank] = group->scratch;
     }
-    group->targets[0] = in->data;
+    group->targets[0] = in.data;
     const kith_be_reducer *reducer = coll->args->reducer;
-    if (in->nbytes != 0)
-        reducer->reduce(reducer, group->sources, group->size, group->targets, 1, in->nbytes / reducer->nbytes, 0);
+    if (in.nbytes != 0)
+        reducer->reduce(reducer, group->sources, group->size, group->targets, 1, in.nbytes / reducer->nbytes, 0);
 }
 
 /* Takes from every writer whose cell is there, in rank order. True when all are done with. */

@@ -44,13 +44,14 @@ bool shm_choose_applies(const shm_group *group)
 }
 
 /* The memory between the lowest and the highest byte of the blocks. */
-static shm_span hull(const shm_span *spans, int count)
+static shm_span hull(const shm_group *group, bool is_out)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
-    for (int r = 0; r < count; r++) {
-        if (spans[r].nbytes == 0)
+    for (int r = 0; r < group->size; r++) {
+        shm_span block = is_out ? shm_out(group, r) : shm_in(group, r);
+        if (block.nbytes == 0)
             continue;
-        uintptr_t start = (uintptr_t)spans[r].data, end = start + spans[r].nbytes;
+        uintptr_t start = (uintptr_t)block.data, end = start + block.nbytes;
         low = start < low ? start : low;
         high = end > high ? end : high;
     }
@@ -84,8 +85,8 @@ static shm_reach write_descriptor(shm_group *group, shm_cell *cell)
     const shm_coll *coll = &group->coll;
     const kith_be_coll *args = coll->args;
     bool gives = coll->is_writer || coll->has_own || coll->traits->is_reducing;
-    shm_span none = { NULL, 0 }, send = gives ? hull(group->out, group->size) : none;
-    shm_span recv = coll->is_reader || coll->has_own ? hull(group->in, group->size) : none;
+    shm_span none = { NULL, 0 }, send = gives ? hull(group, true) : none;
+    shm_span recv = coll->is_reader || coll->has_own ? hull(group, false) : none;
     bool is_mapped = describe(group, args->send, send, &cell->about.send_offset, &cell->about.send_region);
     is_mapped = describe(group, args->recv, recv, &cell->about.recv_offset, &cell->about.recv_region) && is_mapped;
     is_mapped = is_mapped && can_map(group);

@@ -9,6 +9,7 @@
 #include "internal.h"
 #include <sched.h>
 
+#define EAGER_POLLS 100  /* without a pause between them */
 #define YIELD_NS 50000   /* of yielding before a blocking call sleeps */
 #define SLEEP_NS 1000000
 
@@ -17,16 +18,16 @@
 static void run_alone(shm_group *group)
 {
     const kith_be_coll *args = group->coll.args;
-    const shm_span *out = &group->out[0], *in = &group->in[0];
-    size_t nbytes = shm_min(out->nbytes, in->nbytes);
+    shm_span out = shm_out(group, 0), in = shm_in(group, 0);
+    size_t nbytes = shm_min(out.nbytes, in.nbytes);
     if (nbytes == 0)
         return;
     if (args->reducer != NULL) {
-        const void *source = out->data;
-        void *target = in->data;
+        const void *source = out.data;
+        void *target = in.data;
         args->reducer->reduce(args->reducer, &source, 1, &target, 1, nbytes / args->reducer->nbytes, 0);
-    } else if (out->data != in->data) {
-        memmove(in->data, out->data, nbytes);
+    } else if (out.data != in.data) {
+        memmove(in.data, out.data, nbytes);
     }
 }
 
@@ -104,9 +105,8 @@ static void begin(shm_group *group, const kith_be_coll *args)
     coll->is_writer = !is_rooted || is_root == traits->is_root_writing;
     coll->is_reader = !is_rooted || is_root == traits->is_root_reading;
     coll->has_own = !traits->is_reducing && (!is_rooted || is_root);
-    coll->own_at = 0;
     coll->status = KITH_OK;
-    shm_spans_fill(group);
+    shm_blocks_find(group);
     choose_path(group);
     group->polls = 0;
 }
@@ -134,30 +134,38 @@ kith_status shm_coll_test(void *group_, kith_be_slot *slot, int *is_done)
     return status;
 }
 
-kith_status shm_coll_run(void *group_, const kith_be_coll *args)
+/* What a blocking call does when spinning has not helped. On a loaded machine one yield can last for milliseconds, so the
+ * clock is read after each. */
+static kith_status wait_long(shm_group *group)
 {
-    shm_group *group = group_;
-    begin(group, args);
-    int64_t yielding_since_ns = 0;
-    for (int polls = 0; !shm_coll_advance(group); polls++) {
+    int64_t since = shm_now_ns(), now = since;
+    while (!shm_coll_advance(group)) {
         kith_status status = shm_group_check(group);
         if (status != KITH_OK) {
             shm_coll_cancel(group, NULL);
             return status;
         }
-        if (polls < group->host->spin) {
-            shm_pause();
-            continue;
-        }
-        /* On a loaded machine one yield can last for milliseconds, so the clock is read after each. */
-        int64_t now = shm_now_ns();
-        if (yielding_since_ns == 0)
-            yielding_since_ns = now;
-        if (now - yielding_since_ns < YIELD_NS)
+        if (now - since < YIELD_NS)
             sched_yield();
         else
             shm_idle(group->instance, SLEEP_NS);
+        now = shm_now_ns();
     }
+    return group->coll.status;
+}
+
+kith_status shm_coll_run(void *group_, const kith_be_coll *args)
+{
+    shm_group *group = group_;
+    begin(group, args);
+    int spin = group->host->spin;
+    for (int polls = 0; !shm_path_step(group); polls++) {
+        if (polls >= spin)
+            return wait_long(group);
+        if (polls >= EAGER_POLLS)
+            shm_pause();
+    }
+    group->coll.is_active = false;
     return group->coll.status;
 }
 

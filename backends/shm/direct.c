@@ -140,9 +140,9 @@ static copy share_of_copy(shm_group *group, int r)
     const shm_coll *coll = &group->coll;
     int me = group->rank, root = coll->args->root;
     if (r == me) {
-        const shm_span *in = &group->in[me], *out = &group->out[me];
-        bool is_needed = coll->has_own && in->data != out->data;
-        return (copy){ in->data, out->data, is_needed ? shm_min(in->nbytes, out->nbytes) : 0, false };
+        shm_span in = shm_in(group, me), out = shm_out(group, me);
+        bool is_needed = coll->has_own && in.data != out.data;
+        return (copy){ in.data, out.data, is_needed ? shm_min(in.nbytes, out.nbytes) : 0, false };
     }
     if (!coll->traits->is_root_writing && !coll->traits->is_root_reading) {
         size_t at = coll->traits->is_multicast ? 0 : (size_t)me * coll->block_nbytes;

@@ -26,7 +26,7 @@
 
 #define SHM_LINE 64
 #define SHM_INLINE_NBYTES 56 /* payload that travels in the line of a cell's flag */
-#define SHM_CELLS 4          /* cells per rank: collective s uses cell s % SHM_CELLS */
+#define SHM_CELLS 8          /* cells per rank: collective s uses cell s % SHM_CELLS */
 
 /* A word alone in a pair of cache lines (the prefetcher fetches pairs). */
 typedef struct shm_word {
@@ -161,7 +161,9 @@ typedef struct shm_traits {
     bool is_reducing;
     bool is_root_writing; /* only root has something to give */
     bool is_root_reading; /* only root wants something */
-    bool has_own_sizes;   /* v-forms whose counts only the two ranks of a pair know */
+    bool is_spread;       /* blocks from different ranks lie one behind the other in recv */
+    bool is_listed;       /* v-forms */
+    bool has_own_sizes;   /* ... whose counts only the two ranks of a pair know */
 } shm_traits;
 extern const shm_traits shm_traits_of[KITH_COLL_COUNT];
 
@@ -187,7 +189,7 @@ typedef struct shm_coll {
     size_t chunk_nbytes;    /* ring bytes per round */
     size_t piece_nbytes;    /* of a block, per round */
     uint64_t rounds, filled, reduced, drained;
-    size_t own_at;          /* bytes of the own block copied */
+    size_t own_nbytes, own_at; /* bytes of the own block to copy, and copied */
     uint64_t moves;         /* grows with everything that was done */
     /* direct, remote */
     size_t begin, end, at;  /* the own share in bytes */
@@ -356,8 +358,8 @@ kith_status shm_arena_create(shm_group *group);
 
 /* ---- traits.c ---------------------------------------------------------------------------------------------------------- */
 
-/* Fills out, in, block_nbytes and the flags of group->coll from its arguments. */
-void shm_spans_fill(shm_group *group);
+/* Says where the blocks of group->coll lie, from its arguments. */
+void shm_blocks_find(shm_group *group);
 
 /* ---- the paths: true when the own part of the operation is complete ---------------------------------------------------------- */
 

@@ -52,6 +52,9 @@ void shm_staged_begin(shm_group *group)
     coll->filled = coll->is_writer ? 0 : coll->rounds;
     coll->drained = coll->is_reader ? 0 : coll->rounds;
     coll->next_peer = 0;
+    shm_span out = shm_out(group, group->rank), in = shm_in(group, group->rank);
+    coll->own_nbytes = coll->has_own && out.data != in.data ? shm_min(out.nbytes, in.nbytes) : 0;
+    coll->own_at = 0;
     group->ring_position = coll->base + coll->rounds * coll->chunk_nbytes;
     if (!coll->is_reader) {
         shm_store(&group->blocks[group->rank].consumed.value, group->ring_position);
@@ -60,12 +63,12 @@ void shm_staged_begin(shm_group *group)
 }
 
 /* The part of a block that round k moves. */
-static shm_span piece(const shm_coll *coll, const shm_span *block, uint64_t round)
+static shm_span piece(const shm_coll *coll, shm_span block, uint64_t round)
 {
     size_t start = (size_t)round * coll->piece_nbytes;
-    if (start >= block->nbytes)
+    if (start >= block.nbytes)
         return (shm_span){ NULL, 0 };
-    return (shm_span){ block->data + start, shm_min(coll->piece_nbytes, block->nbytes - start) };
+    return (shm_span){ block.data + start, shm_min(coll->piece_nbytes, block.nbytes - start) };
 }
 
 bool shm_ring_is_free(shm_group *group, uint64_t end)
@@ -81,23 +84,15 @@ bool shm_ring_is_free(shm_group *group, uint64_t end)
     return end <= least + group->sizes.ring_nbytes;
 }
 
+/* Copies most bytes of the own block. */
 static void copy_own(shm_group *group, size_t most)
 {
     shm_coll *coll = &group->coll;
-    const shm_span *out = &group->out[group->rank], *in = &group->in[group->rank];
-    size_t nbytes = shm_min(out->nbytes, in->nbytes);
-    if (!coll->has_own || out->data == in->data || coll->own_at >= nbytes)
+    size_t part = shm_min(most, coll->own_nbytes - coll->own_at);
+    if (part == 0)
         return;
-    size_t part = shm_min(most, nbytes - coll->own_at);
-    memmove(in->data + coll->own_at, out->data + coll->own_at, part);
+    memmove(shm_in(group, group->rank).data + coll->own_at, shm_out(group, group->rank).data + coll->own_at, part);
     coll->own_at += part;
-}
-
-static bool is_own_copied(const shm_group *group)
-{
-    const shm_span *out = &group->out[group->rank], *in = &group->in[group->rank];
-    return !group->coll.has_own || out->data == in->data ||
-           group->coll.own_at >= shm_min(out->nbytes, in->nbytes);
 }
 
 static void fill(shm_group *group)
@@ -106,14 +101,14 @@ static void fill(shm_group *group)
     uint64_t position = coll->base + coll->filled * coll->chunk_nbytes;
     unsigned char *to = shm_ring_at(group, group->rank, position);
     if (coll->traits->is_multicast) {
-        shm_span from = piece(coll, &group->out[group->rank], coll->filled);
+        shm_span from = piece(coll, shm_out(group, group->rank), coll->filled);
         if (from.nbytes != 0)
             memcpy(to, from.data, from.nbytes);
     } else {
         for (int r = 0; r < group->size; r++) {
             if (r == group->rank)
                 continue;
-            shm_span from = piece(coll, &group->out[r], coll->filled);
+            shm_span from = piece(coll, shm_out(group, r), coll->filled);
             if (from.nbytes != 0)
                 memcpy(to + (size_t)shm_place(group->rank, r) * coll->piece_nbytes, from.data, from.nbytes);
         }
@@ -135,10 +130,10 @@ static const unsigned char *piece_in_ring(const shm_group *group, int writer)
 static void reduce_round(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    shm_span to = piece(coll, &group->in[group->rank], coll->drained);
+    shm_span to = piece(coll, shm_in(group, group->rank), coll->drained);
     if (to.nbytes == 0)
         return;
-    const unsigned char *own = piece(coll, &group->out[group->rank], coll->drained).data;
+    const unsigned char *own = piece(coll, shm_out(group, group->rank), coll->drained).data;
     if (coll->is_own_staged)
         own = memcpy(group->scratch, own, to.nbytes);
     for (int r = 0; r < group->size; r++)
@@ -169,7 +164,7 @@ static bool take(shm_group *group)
             continue;
         if (shm_load(&group->blocks[r].published.value) < end)
             return false;
-        shm_span to = piece(coll, &group->in[r], coll->drained);
+        shm_span to = piece(coll, shm_in(group, r), coll->drained);
         if (!coll->traits->is_reducing && to.nbytes != 0)
             memcpy(to.data, piece_in_ring(group, r), to.nbytes);
     }
@@ -207,7 +202,7 @@ bool shm_staged_step(shm_group *group)
     if (coll->filled < coll->rounds || coll->drained < coll->rounds)
         return false;
     copy_own(group, WORK_NBYTES);
-    if (!is_own_copied(group))
+    if (coll->own_at < coll->own_nbytes)
         return false;
     shm_store(&group->blocks[group->rank].done.value, coll->number);
     shm_wake(group);

@@ -298,9 +298,12 @@ kith_status ki_config_add_backend(ki_config *config, const kith_backend *backend
     return set_unset_rows(config);
 }
 
-kith_status ki_config_check_claimed(const ki_config *config)
+kith_status ki_config_check_claimed(const ki_config *config, ki_config_may_come may_come)
 {
-    return config->pending_count > 0 ? unknown_setting(config, config->pending[0].name) : KITH_OK;
+    for (size_t i = 0; i < config->pending_count; i++)
+        if (may_come == NULL || !may_come(config->pending[i].name))
+            return unknown_setting(config, config->pending[i].name);
+    return KITH_OK;
 }
 
 void ki_config_destroy(ki_config *config)
@@ -360,7 +363,7 @@ bool ki_config_row_at(const ki_config *config, size_t index, ki_config_row *out)
     return true;
 }
 
-void ki_config_warn_unknown(const ki_config *config)
+void ki_config_warn_unknown(const ki_config *config, ki_config_may_come may_come)
 {
     for (char **entry = environ; entry && *entry; entry++) {
         const char *text = *entry;
@@ -372,7 +375,7 @@ void ki_config_warn_unknown(const ki_config *config)
             name[i] = (char)tolower((unsigned char)text[5 + i]);
         name[n - 5] = '\0';
         environment_name(nearest_row(config, name)->name, known, sizeof known);
-        if (strlen(known) == n && strncmp(known, text, n) == 0)
+        if ((strlen(known) == n && strncmp(known, text, n) == 0) || (may_come != NULL && may_come(name)))
             continue;
         ki_log(
             KITH_LOG_WARN,

@@ -26,9 +26,12 @@ void ki_config_destroy(ki_config *config);
 /* Adds the rows of a backend that is opened later (again is fine). KITH_ERR_INVALID_ARG as above. */
 kith_status ki_config_add_backend(ki_config *config, const kith_backend *backend);
 
+/* True when a name ("ucx_tls") belongs to a backend that is there but not open yet. */
+typedef bool (*ki_config_may_come)(const char *name);
+
 /* KITH_ERR_INVALID_ARG when a setting's name was claimed by no backend. Call it when those the context starts with are
  * open. */
-kith_status ki_config_check_claimed(const ki_config *config);
+kith_status ki_config_check_claimed(const ki_config *config, ki_config_may_come may_come);
 
 /* The value; NULL only for a name without a row. Borrowed. Flags read "on" or "off". */
 const char *ki_config_get(const ki_config *config, const char *name);
@@ -50,6 +53,6 @@ bool ki_config_row_at(const ki_config *config, size_t index, ki_config_row *row)
 
 /* Logs a warning for each KITH_* environment variable without a row, naming the nearest known one. Variables of the
  * launcher (KITH_RANK and the like) are rows too. */
-void ki_config_warn_unknown(const ki_config *config);
+void ki_config_warn_unknown(const ki_config *config, ki_config_may_come may_come);
 
 #endif

@@ -10,6 +10,8 @@
  *   1. options.size > 0: the options' rank and size;
  *   2. KITH_RANK, KITH_SIZE (set by `kith run`);
  *   3. RANK, WORLD_SIZE (torchrun; also LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
+ *      When the agent of torchrun itself holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the ranks meet at
+ * MASTER_PORT + 1.
  *   4. OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE (Open MPI's mpirun);
  *   5. PMI_RANK, PMI_SIZE (MPICH's mpiexec; srun with PMI);
  *   6. SLURM_PROCID, SLURM_NTASKS, when both and SLURM_STEP_ID are set (srun);

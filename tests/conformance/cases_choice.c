@@ -110,8 +110,9 @@ static void case_algorithm_told(rank_info *info)
                    KITH_ERR_UNSUPPORTED);
     REQUIRE_STATUS(kith_coll_algorithm(info->world, KITH_ALL_REDUCE, 1, KITH_F32, KITH_SUM, NULL, NULL),
                    KITH_ERR_INVALID_ARG);
-    REQUIRE_STATUS(kith_coll_algorithm(info->world, (kith_coll_kind)KITH_COLL_COUNT, 1, KITH_F32, KITH_SUM, &name, NULL),
-                   KITH_ERR_INVALID_ARG);
+    REQUIRE_STATUS(
+        kith_coll_algorithm(info->world, (kith_coll_kind)KITH_COLL_COUNT, 1, KITH_F32, KITH_SUM, &name, NULL),
+        KITH_ERR_INVALID_ARG);
 }
 
 /* ---- different on one rank ---- */

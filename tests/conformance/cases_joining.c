@@ -317,17 +317,17 @@ static pid_t far_side; /* a process in the namespace that rank 1 goes to */
 /* Rank 0 listens on one of three interfaces; only the third leads to rank 1. What KITH_IFNAME says decides from where rank
  * 1 comes. */
 typedef struct way {
-    const char *address;    /* of the store */
-    const char *ifname[2];  /* by rank */
-    const char *tried;      /* what the error lists; NULL: the ranks meet */
+    const char *address;   /* of the store */
+    const char *ifname[2]; /* by rank */
+    const char *tried;     /* what the error lists; NULL: the ranks meet */
 } way;
 
 static const way ways[] = {
     { "10.80.2.1", { "near2", "far2" }, NULL },
     { "10.80.2.1", { "10.80.2.0/24", "10.80.2.0/24" }, NULL },
     { "10.80.2.1", { "", "" }, NULL },
-    { "10.80.2.1", { "near2", "far0" }, "" },           /* the answers go another way */
-    { "10.80.0.1", { "", "" }, "far2 10.80.2.2" },      /* the wrong interface of rank 0 */
+    { "10.80.2.1", { "near2", "far0" }, "" },      /* the answers go another way */
+    { "10.80.0.1", { "", "" }, "far2 10.80.2.2" }, /* the wrong interface of rank 0 */
     { "10.80.0.1", { "near0", "far2" }, "far2 10.80.2.2" },
 };
 

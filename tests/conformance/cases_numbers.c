@@ -108,7 +108,8 @@ static void extremes_of_type(const rank_info *info, kith_dtype dtype)
     bool is_last = info->rank == info->size - 1, is_first = info->rank == 0;
     /* the exact sums need more bits than the type has */
     expect_result(info, dtype, KITH_AVG, high - (is_last ? 1 : 0), high - 1);
-    expect_result(info, dtype, KITH_AVG, low + (is_last ? 1 : 0), info->size == 1 || ref_is_signed(dtype) ? low + 1 : 0);
+    expect_result(info, dtype, KITH_AVG, low + (is_last ? 1 : 0),
+                  info->size == 1 || ref_is_signed(dtype) ? low + 1 : 0);
     expect_result(info, dtype, KITH_MIN, is_last ? low : high, low);
     expect_result(info, dtype, KITH_MAX, is_last ? high : low, high);
     if (info->size == 1)
@@ -171,23 +172,25 @@ static void expect_nearest(const rank_info *info, kith_dtype dtype, const column
 static void case_small_floats(rank_info *info)
 {
     static const column f16[] = {
-        { 65504, -65504, 0, 0 },           { 65504, 65504, 65504, 65504 },  { -65504, -65504, -65504, 0 },
-        { 65504, 15.984375, 0, 0 },        { 65504, 16, 0, 0 },             { -65504, -15.984375, 0, 0 },
-        { 65504, -65504, 1 + 0x1p-8, 0 },  { 2048, 1, 1, 1 },               { 2048, 3, 1, 0 },
-        { 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24 }, { 1 + 0x1p-8, 1 + 0x1p-8, 1 + 0x1p-8, 1 + 0x1p-8 },
-        { 1, 0x1p-11, 0x1p-11, 0 },        { 1, 0x1p-11, 0x1p-20, 0 },
+        { 65504, -65504, 0, 0 },
+        { 65504, 65504, 65504, 65504 },
+        { -65504, -65504, -65504, 0 },
+        { 65504, 15.984375, 0, 0 },
+        { 65504, 16, 0, 0 },
+        { -65504, -15.984375, 0, 0 },
+        { 65504, -65504, 1 + 0x1p-8, 0 },
+        { 2048, 1, 1, 1 },
+        { 2048, 3, 1, 0 },
+        { 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24 },
+        { 1 + 0x1p-8, 1 + 0x1p-8, 1 + 0x1p-8, 1 + 0x1p-8 },
+        { 1, 0x1p-11, 0x1p-11, 0 },
+        { 1, 0x1p-11, 0x1p-20, 0 },
     };
     const double most = 0x1.fep127; /* of bf16 */
     const column bf16[] = {
-        { most, -most, 0, 0 },
-        { most, most, most, 0 },
-        { most, 0x1p118, 0, 0 },
-        { most, 0x1p119, 0, 0 },
-        { 256, 1, 1, 1 },
-        { 1 + 0x1p-7, 1 + 0x1p-7, 1 + 0x1p-7, 1 + 0x1p-7 },
-        { 1, 0x1p-8, 0x1p-8, 0 },
-        { 1, 0x1p-8, 0x1p-20, 0 },
-        { 1024, -1020, 0x1p-9, 0x1p-9 },
+        { most, -most, 0, 0 },    { most, most, most, 0 },   { most, 0x1p118, 0, 0 },
+        { most, 0x1p119, 0, 0 },  { 256, 1, 1, 1 },          { 1 + 0x1p-7, 1 + 0x1p-7, 1 + 0x1p-7, 1 + 0x1p-7 },
+        { 1, 0x1p-8, 0x1p-8, 0 }, { 1, 0x1p-8, 0x1p-20, 0 }, { 1024, -1020, 0x1p-9, 0x1p-9 },
     };
     expect_nearest(info, KITH_F16, f16, LENGTH(f16));
     expect_nearest(info, KITH_BF16, bf16, LENGTH(bf16));

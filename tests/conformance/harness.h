@@ -25,10 +25,10 @@ typedef struct shared_board {
 
 typedef struct rank_info {
     int rank, size;
-    kith_ctx *ctx;          /* NULL when the suite joins by itself */
+    kith_ctx *ctx; /* NULL when the suite joins by itself */
     kith_group *world;
     shared_board *board;
-    const char *argument;   /* of the suite, from the command line */
+    const char *argument; /* of the suite, from the command line */
     bool is_thread;
 } rank_info;
 
@@ -37,14 +37,14 @@ typedef void (*rank_function)(rank_info *info);
 typedef struct run_options {
     launch_mode mode;
     int size;
-    const char *backend;    /* NULL: auto */
+    const char *backend; /* NULL: auto */
     const kith_setting *settings;
     size_t setting_count;
-    int timeout_s;          /* of the whole run */
-    bool joins_itself;      /* do not call kith_init() for the suite */
-    bool may_die;           /* a rank killed by a signal is part of the test */
-    int64_t timeout_ms;     /* kith_init_options.timeout_ms */
-    int hosts;              /* > 1: ranks pretend to be on so many hosts (KITH_HOSTID) */
+    int timeout_s;      /* of the whole run */
+    bool joins_itself;  /* do not call kith_init() for the suite */
+    bool may_die;       /* a rank killed by a signal is part of the test */
+    int64_t timeout_ms; /* kith_init_options.timeout_ms */
+    int hosts;          /* > 1: ranks pretend to be on so many hosts (KITH_HOSTID) */
 } run_options;
 
 /* Runs function on every rank. Returns the number of ranks that failed. */

@@ -252,11 +252,11 @@ static void test_late_rows(void **state)
     assert_ptr_equal(borrowed, ki_config_get(c, "hier"));
     assert_status(ki_config_add_backend(c, &test_backend), KITH_OK);
     assert_string_equal(ki_config_get(c, "test_path"), "staged");
-    assert_status(ki_config_check_claimed(c), KITH_ERR_INVALID_ARG);
+    assert_status(ki_config_check_claimed(c, NULL), KITH_ERR_INVALID_ARG);
     assert_has(kith_error_detail(), "other_thing");
     ki_config_destroy(c);
     c = create(NULL, 0);
-    assert_status(ki_config_check_claimed(c), KITH_OK);
+    assert_status(ki_config_check_claimed(c, NULL), KITH_OK);
     ki_config_destroy(c);
     unsetenv("KITH_TEST_FREE");
 }
@@ -271,7 +271,7 @@ static void test_unknown_variables(void **state)
     setenv("KITHX", "3", 1);
     ki_config *c = create(NULL, 0);
     start_capture(KITH_LOG_WARN);
-    ki_config_warn_unknown(c);
+    ki_config_warn_unknown(c, NULL);
     stop_capture();
     assert_has(captured_log, "KITH_ALGOO is not known");
     assert_has(captured_log, "nearest known one is KITH_ALGO\n");
