@@ -96,7 +96,7 @@ static void describe(const fingerprint *f, ki_text *text)
     ki_text_add(text, " seq %llu", (unsigned long long)f->sequence);
 }
 
-/* "rank 0, 2-3: all_reduce f32 x64 sum seq 7; rank 1: ..." */
+/* "ranks 0, 2-3: all_reduce f32 x64 sum seq 7; rank 1: ..." */
 static void describe_all(const fingerprint *all, int size, unsigned char *mask, unsigned char *is_told, ki_text *text)
 {
     int kinds = 0;
@@ -108,11 +108,13 @@ static void describe_all(const fingerprint *all, int size, unsigned char *mask, 
             ki_text_add(text, "; and more");
             return;
         }
+        int count = 0;
         for (int j = 0; j < size; j++) {
             mask[j] = !is_told[j] && is_equal(&all[i], &all[j]);
             is_told[j] |= mask[j];
+            count += mask[j];
         }
-        ki_text_add(text, "%srank ", kinds > 1 ? "; " : "");
+        ki_text_add(text, "%s%s ", kinds > 1 ? "; " : "", count > 1 ? "ranks" : "rank");
         ki_text_add_ranges(text, mask, size, 8);
         ki_text_add(text, ": ");
         describe(&all[i], text);

@@ -7,7 +7,6 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"

@@ -6,6 +6,7 @@
 #include "instance.h"
 
 #include "base/error.h"
+#include "base/ifname.h"
 #include "base/log.h"
 #include "exchange.h"
 #include "progress.h"
@@ -39,7 +40,11 @@ static void host_free(void *cookie, void *ptr)
 
 static const char *host_setting(void *cookie, const char *name, const char *default_value)
 {
-    return ki_ctx_setting(((ki_instance *)cookie)->ctx, name, default_value);
+    kith_ctx *ctx = ((ki_instance *)cookie)->ctx;
+    if (strcmp(name, "ifname") != 0)
+        return ki_ctx_setting(ctx, name, default_value);
+    ki_ifname_names(ki_ctx_setting(ctx, name, ""), ctx->interfaces, sizeof ctx->interfaces);
+    return ctx->interfaces;
 }
 
 /* Groups are created one at a time: the facts go to the one that is not ready yet. */

@@ -6,7 +6,6 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#define _GNU_SOURCE /* cpu_set_t */
 #include "join.h"
 
 #include "base/clock.h"

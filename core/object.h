@@ -104,6 +104,7 @@ struct kith_ctx {
     kith_request *persistent; /* persistent requests that exist */
     int active_requests;    /* queued or running */
     int64_t next_event_ns;  /* when to look at the store again */
+    char interfaces[256];   /* names that the setting ifname stands for, as backends are told */
     bool has_ucx, has_mpi;  /* usable on every rank, for "auto" groups across hosts */
     char backend[32];       /* what the user asked for; "auto" by default */
     ki_op_entry **ops;      /* [op_count]; entries stay at their address */

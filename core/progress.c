@@ -188,7 +188,7 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
 
 /* ---- timeouts ---- */
 
-#define REPORT_WAIT_NS 250000000
+#define REPORT_WAIT_NS 400000000
 
 #define REPORT_RETRY_NS 5000000
 #define POSITIONS_TOLD 8

@@ -5,7 +5,6 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#define _GNU_SOURCE /* dladdr */
 #include "registry.h"
 
 #include "../backends/shm/shm.h"

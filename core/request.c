@@ -108,6 +108,12 @@ static kith_status advance(kith_request *request, bool *is_done)
     return ki_dispatch_step(request, is_done);
 }
 
+/* All ranks came to this status before anything of the operation was sent. */
+static bool is_agreed(kith_status status)
+{
+    return status == KITH_ERR_MISMATCH || status == KITH_ERR_INVALID_ARG || status == KITH_ERR_UNSUPPORTED;
+}
+
 void ki_coll_step(kith_request *request)
 {
     kith_group *group = request->group;
@@ -119,12 +125,16 @@ void ki_coll_step(kith_request *request)
     if (status == KITH_OK && !is_done)
         return;
     if (status != KITH_OK) {
+        bool is_verdict = request->state == KI_STATE_CHECKING && is_agreed(status);
         ki_dispatch_cancel(request);
         ki_request_describe(request, text, sizeof text);
-        ki_fail_context(status, "%s on group '%s'", text, group->name);
+        if (is_verdict) /* the same sentence on all ranks, whatever each of them called */
+            ki_fail_context(status, "group '%s'", group->name);
+        else
+            ki_fail_context(status, "%s on group '%s'", text, group->name);
         /* A collective that failed on the way leaves the others in an unknown place. A mismatch was agreed by all
          * before anything was sent, so the group stays usable. */
-        if (status != KITH_ERR_MISMATCH && status != KITH_ERR_INVALID_ARG && status != KITH_ERR_UNSUPPORTED)
+        if (!is_agreed(status))
             ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
     }
     ki_dispatch_finish(request);

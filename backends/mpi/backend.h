@@ -20,7 +20,7 @@
  *
  * Not native in any case: what MPI has no type or operator for (f16, bf16, fp8, avg, premul_sum, user-defined), and min
  * and max of floats, which in MPI need not propagate NaN. Sums and products of signed integers use the unsigned type: they wrap
- * without undefined behaviour. gather_v, scatter_v and all_to_all_v need MPI 4 (counts beyond 2^31 are known to the ranks
+ * without undefined behaviour (except 8- and 16-bit ones in Open MPI, which saturate there: not native). gather_v, scatter_v and all_to_all_v need MPI 4 (counts beyond 2^31 are known to the ranks
  * concerned only, so all must always use the large-count calls).
  *
  * Life: MPI_Init_thread is called when launch() or open() finds MPI not initialised; then it is finalised when the process exits

@@ -39,10 +39,21 @@ static bool is_float(kith_dtype dtype)
     return dtype == KITH_F32 || dtype == KITH_F64;
 }
 
+/* Open MPI's op/avx component saturates sums of 8- and 16-bit integers instead of wrapping them. */
+static bool is_saturating(kith_dtype dtype, int op)
+{
+#ifdef OPEN_MPI
+    return op == KITH_SUM && (dtype == KITH_INT8 || dtype == KITH_UINT8 || dtype == KITH_INT16 || dtype == KITH_UINT16);
+#else
+    (void)dtype, (void)op;
+    return false;
+#endif
+}
+
 MPI_Datatype mpi_type_reduce(kith_dtype dtype, int op)
 {
     bool is_ordering = op == KITH_MIN || op == KITH_MAX;
-    if (mpi_op(op) == MPI_OP_NULL)
+    if (mpi_op(op) == MPI_OP_NULL || is_saturating(dtype, op))
         return MPI_DATATYPE_NULL;
     if (is_float(dtype)) {
         if (op != KITH_SUM && op != KITH_PROD)

@@ -12,7 +12,8 @@
 static const kith_be_setting settings[] = {
     { "shm_memfd", "auto", "anonymous memory for the arenas of groups: auto (a file where it is refused), off", 1 },
     { "shm_dir", "/dev/shm", "folder for shared memory files, used where anonymous memory is refused or off", 0 },
-    { "shm_cma", "auto", "process_vm_readv and process_vm_writev for large buffers: auto (where a probe succeeds), off", 1 },
+    { "shm_cma", "auto", "process_vm_readv and process_vm_writev for large buffers: auto (where a probe succeeds and they are "
+      "faster), off, always (where a probe succeeds)", 1 },
     { "shm_mapped", "auto", "work straight in mapped buffers (kith_mem_alloc, threads): auto, off", 1 },
     { "shm_eager_nbytes", "auto", "bytes up to which a collective goes through cells: auto, or a size", 1 },
     { "shm_cell_nbytes", "auto", "bytes of a cell, eight per rank: auto (by group size), or a size", 1 },
@@ -61,11 +62,21 @@ static kith_status read_switch(const kith_be_host *host, const char *name, bool 
     return host->fail(KITH_ERR_INVALID_ARG, "setting %s is '%s'; it takes auto or off", name, text);
 }
 
+static kith_status read_cma(const kith_be_host *host, shm_settings *values)
+{
+    const char *text = host->setting(host->cookie, "shm_cma", "auto");
+    values->is_cma_forced = strcmp(text, "always") == 0;
+    values->use_cma = values->is_cma_forced || strcmp(text, "auto") == 0;
+    if (values->use_cma || strcmp(text, "off") == 0)
+        return KITH_OK;
+    return host->fail(KITH_ERR_INVALID_ARG, "setting shm_cma is '%s'; it takes auto, off or always", text);
+}
+
 static kith_status read_settings(const kith_be_host *host, shm_settings *values)
 {
     kith_status status = read_switch(host, "shm_memfd", &values->use_memfd);
     if (status == KITH_OK)
-        status = read_switch(host, "shm_cma", &values->use_cma);
+        status = read_cma(host, values);
     if (status == KITH_OK)
         status = read_switch(host, "shm_mapped", &values->use_mapped);
     if (status == KITH_OK)

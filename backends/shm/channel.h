@@ -3,7 +3,7 @@
  * A channel carries the messages of one rank to another. It is a ring of lines with a ring of bytes beside it, written by
  * the sender alone, and some offers, which both write (offer.c):
  *
- *     line   flag | tag | kind, size | up to 40 bytes of payload, or where it lies
+ *     line   flag | tag | kind, size | up to 104 bytes of payload, or where it lies
  *     bytes  payloads of middle size, pieces of long ones
  *     offer  a long message: the sender says where it lies, the receiver takes it
  *
@@ -18,7 +18,7 @@
 
 #include "internal.h"
 
-#define SHM_LINE_INLINE 40
+#define SHM_LINE_INLINE 104
 #define SHM_OFFERS 4 /* long messages of a channel that can be fetched at once; others are sent in pieces */
 #define SHM_NO_OFFER UINT32_MAX
 
@@ -47,7 +47,7 @@ typedef struct shm_message_line {
             uint64_t id;
         } offer;
     };
-} __attribute__((aligned(64))) shm_message_line;
+} __attribute__((aligned(128))) shm_message_line; /* a pair of cache lines, which are fetched together */
 
 /* How a long message goes. */
 typedef enum shm_way { SHM_WAY_PIECES = 1, SHM_WAY_DIRECT, SHM_WAY_REMOTE } shm_way;

@@ -12,6 +12,8 @@
  */
 #include "internal.h"
 
+#define REMOTE_NBYTES 524288
+
 enum { PHASE_PUBLISH, PHASE_DESCRIPTORS, PHASE_TAKE };
 
 /* Equal on all ranks, since regions are made and freed in the same order everywhere. */
@@ -29,10 +31,18 @@ static size_t cell_share(const shm_group *group)
     return block > SIZE_MAX / ranks ? SIZE_MAX : block * (ranks - 1);
 }
 
-/* Is going through the kernel faster than through the rings? A pure function of agreed values. */
+/* Is going through the kernel faster than through the rings? Measured: where cores are far apart, and one rank's bytes go to
+ * one place, so that two copies become one. Reductions read the rings while they compute, which costs nothing extra. A
+ * pure function of agreed values. */
 static bool is_remote_better(const shm_group *group)
 {
-    return group->has_remote && cell_share(group) > group->remote_nbytes && !shm_cells_fits(group);
+    const shm_traits *traits = group->coll.traits;
+    if (!group->has_remote || shm_cells_fits(group))
+        return false;
+    if (group->instance->settings.is_cma_forced)
+        return true;
+    return group->is_far && !traits->is_reducing && (traits->is_root_writing || traits->is_root_reading) &&
+           cell_share(group) >= REMOTE_NBYTES;
 }
 
 bool shm_choose_applies(const shm_group *group)

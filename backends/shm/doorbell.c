@@ -40,7 +40,6 @@ void shm_doorbell_open(shm_instance *instance)
 
 void shm_heavy_fence(void)
 {
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
@@ -99,7 +98,7 @@ static bool has_news(shm_instance *instance)
         shm_coll_advance(group);
         is_news |= before != group->coll.moves || was_active != group->coll.is_active;
         is_news |= shm_messages_progress(group);
-        is_news |= group->header->aborted.value != 0;
+        is_news |= __atomic_load_n(&group->header->aborted.value, __ATOMIC_ACQUIRE) != 0;
     }
     return is_news;
 }

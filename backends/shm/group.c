@@ -79,7 +79,6 @@ static kith_status prepare(shm_group *group)
     size_t eager = group->instance->settings.eager_nbytes;
     group->eager_nbytes = shm_min(eager, (size_t)group->sizes.cell_nbytes);
     group->direct_nbytes = shm_min(DIRECT_NBYTES, group->eager_nbytes);
-    group->remote_nbytes = 0; /* TEMP */
     size_t stream = group->instance->settings.stream_nbytes;
     group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES : stream;
     size_t most = (size_t)group->sizes.cell_nbytes;

@@ -101,7 +101,7 @@ bool shm_layout_compute(const shm_sizes *sizes, int size, shm_layout *layout);
 
 /* Values of the settings, parsed at open. SIZE_MAX: automatic. */
 typedef struct shm_settings {
-    bool use_memfd, use_cma, use_mapped;
+    bool use_memfd, use_cma, is_cma_forced, use_mapped;
     const char *directory;
     size_t eager_nbytes, cell_nbytes, ring_nbytes, chunk_nbytes, stream_nbytes;
 } shm_settings;
@@ -228,7 +228,6 @@ typedef struct shm_group {
     uint64_t consumed_min;   /* every other rank has consumed up to here */
     size_t eager_nbytes;     /* cells up to this many bytes in a cell */
     size_t direct_nbytes;    /* larger collectives look whether all buffers are mapped */
-    size_t remote_nbytes;    /* larger ones are better off through the kernel than through the rings */
     size_t stream_nbytes;    /* buffers from this size on are written with streaming stores */
     shm_coll coll;
     shm_span *out, *in;      /* [size] blocks of v-forms; use shm_out() and shm_in() */

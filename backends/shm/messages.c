@@ -9,6 +9,8 @@
 #include "channel.h"
 #include <stdlib.h>
 
+#define DIRECT_NBYTES 4096
+
 /* ---- lists ---- */
 
 static void list_append(shm_message_list *list, shm_message *message)
@@ -202,11 +204,21 @@ static void write_eager(shm_group *group, shm_channel *channel, shm_message *sen
     shm_message_finish(group, send, KITH_OK);
 }
 
+/* Long messages are offered, those from mapped buffers earlier, since the receiver takes them without staging. */
+static bool is_offered(shm_group *group, const shm_message *send)
+{
+    uint64_t offset;
+    if (send->nbytes > group->channels->eager_nbytes)
+        return true;
+    return send->nbytes >= DIRECT_NBYTES &&
+           (group->peers[send->peer].is_here || shm_region_find(group, send->buffer, send->nbytes, &offset) != 0);
+}
+
 /* Writes a send into the channel. False when there is no room yet. */
 static bool try_send(shm_group *group, shm_channel *channel, shm_message *send)
 {
     shm_channels *all = group->channels;
-    bool is_long = send->nbytes > all->eager_nbytes;
+    bool is_long = is_offered(group, send);
     if (!shm_channel_has_room(all, channel, is_long || send->nbytes <= SHM_LINE_INLINE ? 0 : send->nbytes))
         return false;
     if (is_long)

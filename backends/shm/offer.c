@@ -145,8 +145,8 @@ static unsigned char *find_far(shm_group *group, int peer, uint64_t address, uin
         return (unsigned char *)(uintptr_t)address;
     if (region != 0)
         return shm_region_at(group, region, peer, offset);
-    if (group->has_remote) {
-        *way = SHM_WAY_REMOTE;
+    if (group->has_remote && (group->is_far || group->is_oversubscribed || group->instance->settings.is_cma_forced)) {
+        *way = SHM_WAY_REMOTE; /* two near cores are faster through the ring */
         return (unsigned char *)(uintptr_t)address;
     }
     *way = SHM_WAY_PIECES;

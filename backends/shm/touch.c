@@ -19,12 +19,13 @@
 bool shm_touch_begin(shm_group *group)
 {
     uint64_t *touching = &group->blocks[group->rank].touching.value;
-    __atomic_store_n(touching, group->coll.number, __ATOMIC_RELAXED);
-    if (group->has_membarrier)
+    if (group->has_membarrier) {
+        shm_store(touching, group->coll.number);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    else
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (__builtin_expect(shm_load(&group->header->poisoned.value) == 0, 1))
+    } else {
+        __atomic_store_n(touching, group->coll.number, __ATOMIC_SEQ_CST);
+    }
+    if (__builtin_expect(__atomic_load_n(&group->header->poisoned.value, __ATOMIC_SEQ_CST) == 0, 1))
         return true;
     shm_store(touching, 0);
     return false;
@@ -41,7 +42,7 @@ void shm_touch_forbid(shm_group *group)
     shm_heavy_fence();
     int64_t until = shm_now_ns() + CANCEL_WAIT_NS;
     for (int r = 0; r < group->size; r++)
-        while (r != group->rank && shm_load(&group->blocks[r].touching.value) != 0 && shm_peer_is_alive(group, r) &&
+        while (r != group->rank && __atomic_load_n(&group->blocks[r].touching.value, __ATOMIC_SEQ_CST) != 0 && shm_peer_is_alive(group, r) &&
                shm_now_ns() < until)
             sched_yield();
 }

@@ -148,6 +148,22 @@ void ki_sock_interfaces(const char *ifname, char *text, size_t nbytes)
     freeifaddrs(all);
 }
 
+void ki_ifname_names(const char *ifname, char *text, size_t nbytes)
+{
+    struct ifaddrs *all = NULL;
+    size_t used = 0;
+    *text = '\0';
+    if (!ifname || !*ifname || getifaddrs(&all) != 0)
+        return;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        bool is_wanted = is_usable(i) && ki_ifname_allows(ifname, i->ifa_name, i->ifa_addr);
+        if (!is_wanted || (used > 0 && is_in_list(text, i->ifa_name)) || used + strlen(i->ifa_name) + 2 > nbytes)
+            continue;
+        used += (size_t)snprintf(text + used, nbytes - used, "%s%s", used ? "," : "", i->ifa_name);
+    }
+    freeifaddrs(all);
+}
+
 kith_status ki_sock_ifname_check(const char *ifname)
 {
     int family, bits;

@@ -1,4 +1,5 @@
-/* core/base/ifname.h - which local addresses KITH_IFNAME allows. Used by the two files of sock.h.
+/* core/base/ifname.h - which local addresses KITH_IFNAME allows. Used by the two files of sock.h, and to tell
+ * backends, which know interfaces by name alone.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -15,6 +16,9 @@ bool ki_ifname_allows(const char *ifname, const char *interface, const struct so
 
 /* The first local address of a family that the rule allows. False: none. */
 bool ki_ifname_address(const char *ifname, int family, struct sockaddr_storage *address, socklen_t *nbytes);
+
+/* Names of the interfaces that are up and have an address that the rule allows, "eth0,eth1". Empty: any, or none. */
+void ki_ifname_names(const char *ifname, char *text, size_t nbytes);
 
 /* Numeric text of an address, without the port. */
 void ki_address_text(const struct sockaddr *address, char *text, size_t nbytes);

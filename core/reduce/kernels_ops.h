@@ -49,7 +49,11 @@ MEMORY_TYPE(f64);
 #define UNROLLED INDEPENDENT /* it does so by itself */
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
+#ifdef KI_CHECKED_BUILD
+#define UNROLLED INDEPENDENT
+#else
 #define UNROLLED INDEPENDENT _Pragma("GCC unroll 4")
+#endif
 #endif
 
 #define FLOAT_OPS(T, NAN_VALUE)                                                                                        \

@@ -82,7 +82,7 @@ typedef struct kith_be_host {
     void (*free)(void *cookie, void *ptr);
 
     /* Value of a setting ("shm_cma" for KITH_SHM_CMA; options before environment before default_value); the backend's
-     * own settings are declared in kith_backend.settings. */
+     * own settings are declared in kith_backend.settings. Of "ifname" the names of the interfaces it stands for. */
     const char *(*setting)(void *cookie, const char *name, const char *default_value);
 
     /* One more fact that must be equal on all members of a group being created: only inside group_create(). */

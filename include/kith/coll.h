@@ -119,8 +119,8 @@ KITH_API kith_status kith_all_to_all(kith_group *group, const void *send, void *
 
 /* send_counts[j] elements from send + send_displs[j] go to rank j, which takes them as its recv_counts[r] elements at
  * recv_displs[r]. All arrays: [size]; displs NULL: one after the other. A pair whose two counts differ is
- * KITH_ERR_MISMATCH in check mode, else KITH_ERR_TRUNCATED or a deadline. In place is not supported
- * (KITH_ERR_INVALID_ARG). */
+ * KITH_ERR_MISMATCH in check mode, else KITH_ERR_TRUNCATED or a deadline, or unnoticed by a rank that expects nothing.
+ * In place is not supported (KITH_ERR_INVALID_ARG). */
 KITH_API kith_status kith_all_to_all_v(kith_group *group, const void *send, const size_t *send_counts,
                                        const size_t *send_displs, void *recv, const size_t *recv_counts,
                                        const size_t *recv_displs, kith_dtype dtype);

@@ -96,9 +96,8 @@ static void case_mismatch_text(rank_info *info)
     bool is_odd = info->rank == 1;
     REQUIRE(info->size >= 2 && info->size <= 8);
     REQUIRE_STATUS(kith_all_reduce(info->world, x, y, is_odd ? 32 : 64, KITH_F32, KITH_SUM), KITH_ERR_MISMATCH);
-    REQUIRE_DETAIL("rank 0");
-    REQUIRE_DETAIL(": all_reduce f32 x64 sum seq 0");
-    REQUIRE_DETAIL("rank 1: all_reduce f32 x32 sum seq 0");
+    REQUIRE_DETAIL("group 'world': ranks called different operations: rank");
+    REQUIRE_DETAIL(": all_reduce f32 x64 sum seq 0; rank 1: all_reduce f32 x32 sum seq 0");
     require_same_text(info);
     kith_request *request = NULL;
     if (is_odd)
@@ -107,6 +106,9 @@ static void case_mismatch_text(rank_info *info)
         REQUIRE_OK(kith_reduce_scatter_start(info->world, x, y, 8, KITH_F32, KITH_SUM, &request));
     REQUIRE_STATUS(kith_wait(&request), KITH_ERR_MISMATCH);
     REQUIRE_DETAIL("rank 1: reduce f32 x8 sum root 0");
+    require_same_text(info);
+    REQUIRE_STATUS(kith_all_reduce(info->world, is_odd ? NULL : x, y, 8, KITH_F32, KITH_SUM), KITH_ERR_INVALID_ARG);
+    REQUIRE_DETAIL("rank 1: all_reduce: a buffer is NULL");
     require_same_text(info);
 }
 

@@ -397,6 +397,13 @@ static void test_staged_only(void **state)
     run_sizes(settings, false, &(plan){ large_counts, 1, false, false });
 }
 
+static void test_remote(void **state)
+{
+    (void)state;
+    static const harness_setting settings[] = { { "shm_cma", "always" }, { NULL, NULL } };
+    run_sizes(settings, false, &(plan){ large_counts, 1, false, false });
+}
+
 /* Everything beyond a cache line takes many turns of a small ring. */
 static void test_tiny_parts(void **state)
 {
@@ -421,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_processes), cmocka_unit_test(test_large_processes), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_staged_only),     cmocka_unit_test(test_tiny_parts),      cmocka_unit_test(test_file_arena),
+        cmocka_unit_test(test_remote),
         cmocka_unit_test(test_mapped),          cmocka_unit_test(test_partly_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -257,8 +257,9 @@ static void run_all_ways(harness_body body, int size)
 {
     static const harness_setting pieces[] = { { "shm_cma", "off" }, { NULL, NULL } };
     static const harness_setting tiny[] = { { "shm_cma", "off" }, { "shm_memfd", "off" }, { NULL, NULL } };
-    const harness_setting *ways[] = { NULL, pieces, tiny };
-    for (int w = 0; w < 3; w++) {
+    static const harness_setting remote[] = { { "shm_cma", "always" }, { NULL, NULL } };
+    const harness_setting *ways[] = { NULL, pieces, tiny, remote };
+    for (int w = 0; w < 4; w++) {
         harness_options options = { .size = size, .settings = ways[w], .timeout_s = 120 };
         assert_int_equal(harness_run(&options, body, NULL), 0);
     }

@@ -315,7 +315,7 @@ int stub_colls(stub *s, bool is_brief)
             for (int op = 0; op < KITH_OP_BUILTIN_COUNT; op++) {
                 bool is_reducing = kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V ||
                                    kind == KITH_REDUCE;
-                if (is_brief && (op != KITH_SUM || (dtype != KITH_INT8 && dtype != KITH_F32)))
+                if (is_brief && (op != KITH_SUM || (dtype != KITH_INT32 && dtype != KITH_F32)))
                     continue;
                 if ((!is_reducing && op != KITH_SUM) || !is_native(s, (kith_coll_kind)kind, (kith_dtype)dtype, op))
                     continue;
