@@ -114,6 +114,13 @@ static kith_status check_call(kith_group *parent, const kith_group_options *opti
     return status != KITH_OK ? status : check_options(options);
 }
 
+/* The others are in step with this rank: a wrong argument here becomes everybody's error. An aborted parent is an answer
+ * at once. */
+static bool is_usable(const kith_group *parent)
+{
+    return ki_group_is_valid(parent) && parent->status == KITH_OK;
+}
+
 static kith_status check_list(const kith_group *parent, const int *ranks, size_t count)
 {
     if (count == 0 || ranks == NULL)
@@ -142,7 +149,7 @@ kith_status kith_group_create(kith_group *parent, const int *ranks, size_t count
                               kith_group **group)
 {
     kith_status status = check_call(parent, options, group, "kith_group_create");
-    if (!ki_group_is_valid(parent))
+    if (!is_usable(parent))
         return status;
     if (status == KITH_OK)
         status = check_list(parent, ranks, count);
@@ -201,7 +208,7 @@ kith_status kith_group_split(kith_group *parent, int color, int key, const kith_
                              kith_group **group)
 {
     kith_status status = check_call(parent, options, group, "kith_group_split");
-    if (!ki_group_is_valid(parent))
+    if (!is_usable(parent))
         return status;
     if (status == KITH_OK && color < KITH_NO_COLOR)
         status =
@@ -235,7 +242,7 @@ kith_status kith_group_split(kith_group *parent, int color, int key, const kith_
 kith_status kith_group_dup(kith_group *parent, const kith_group_options *options, kith_group **group)
 {
     kith_status status = check_call(parent, options, group, "kith_group_dup");
-    if (!ki_group_is_valid(parent))
+    if (!is_usable(parent))
         return status;
     uint32_t number = parent->child_count++;
     char name[64];

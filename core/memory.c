@@ -59,6 +59,8 @@ kith_status kith_mem_alloc(kith_group *group, size_t nbytes, void **ptr)
 {
     KI_CHECK_GROUP(group, "kith_mem_alloc");
     kith_status status = ki_group_refuse(group, "kith_mem_alloc");
+    if (status != KITH_OK)
+        return status;
     if (status == KITH_OK && (nbytes == 0 || nbytes > PTRDIFF_MAX || ptr == NULL))
         status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mem_alloc: ptr is NULL, or %zu bytes are not 1 to %td",
                                nbytes, PTRDIFF_MAX);
@@ -114,6 +116,8 @@ kith_status kith_mem_register(kith_group *group, void *ptr, size_t nbytes)
 {
     KI_CHECK_GROUP(group, "kith_mem_register");
     kith_status status = ki_group_refuse(group, "kith_mem_register");
+    if (status != KITH_OK)
+        return status;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (status == KITH_OK && (ptr == NULL || nbytes == 0 || (uintptr_t)ptr % page != 0 || nbytes % page != 0))
         status = ki_fail_quiet(KITH_ERR_INVALID_ARG,

@@ -71,6 +71,25 @@ static bool find_backend(const char *list, const char *key, char *value, size_t 
     return false;
 }
 
+/* Every entry is a name of this mesh and a backend's: a misspelt one would be passed over in silence. */
+static kith_status check_backends(const ki_grid *grid, const char *list)
+{
+    while (list != NULL && *list != '\0') {
+        char name[64];
+        unsigned mask;
+        size_t entry = strcspn(list, ","), key = strcspn(list, "=,");
+        if (key == 0 || key >= sizeof name || key + 1 >= entry)
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: backends has '%.*s', which is not axis=backend",
+                                 (int)entry, list);
+        snprintf(name, sizeof name, "%.*s", (int)key, list);
+        kith_status status = strcmp(name, "embed") == 0 ? KITH_OK : ki_grid_mask(grid, name, &mask);
+        if (status != KITH_OK)
+            return status;
+        list += entry + (list[entry] == ',');
+    }
+    return KITH_OK;
+}
+
 static kith_status add_group(kith_mesh *mesh, const char *name, unsigned mask, const int *positions, int count,
                              const kith_mesh_options *options)
 {
@@ -178,9 +197,8 @@ static uint64_t hash_mesh(const kith_mesh *mesh, const kith_mesh_options *option
 }
 
 /* Same mesh on all ranks? */
-static kith_status agree(kith_mesh *mesh, kith_status mine, const kith_mesh_options *options)
+static kith_status agree(kith_group *base, const kith_mesh *mesh, kith_status mine, const kith_mesh_options *options)
 {
-    kith_group *base = mesh->base;
     uint64_t own = mine == KITH_OK ? hash_mesh(mesh, options) : 0;
     uint64_t *all = (uint64_t *)calloc((size_t)base->size, sizeof *all);
     if (all == NULL && mine == KITH_OK)
@@ -204,33 +222,40 @@ static void dispose(kith_mesh *mesh)
     ki_free(a, mesh);
 }
 
+static kith_status fill(kith_mesh *mesh, kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
+                        const kith_mesh_options *options)
+{
+    mesh->base = base;
+    kith_status status = ki_grid_init(axes, axis_count, options->order, base->size, &mesh->grid);
+    if (status == KITH_OK)
+        status = place(mesh, options->placement);
+    return status == KITH_OK ? check_backends(&mesh->grid, options->backends) : status;
+}
+
 kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                              const kith_mesh_options *options, kith_mesh **mesh)
 {
     const kith_mesh_options none = KITH_MESH_OPTIONS_INIT;
     KI_CHECK_GROUP(base, "kith_mesh_create");
-    if (mesh == NULL || (options != NULL && options->struct_size != sizeof *options))
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
-                             "kith_mesh_create: mesh is NULL, or start options from KITH_MESH_OPTIONS_INIT");
     kith_status status = ki_group_refuse(base, "kith_mesh_create");
     if (status != KITH_OK)
         return status;
-    if (options == NULL)
+    if (mesh == NULL || (options != NULL && options->struct_size != sizeof *options))
+        status = ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                               "kith_mesh_create: mesh is NULL, or start options from KITH_MESH_OPTIONS_INIT");
+    if (options == NULL || status != KITH_OK)
         options = &none;
-    kith_mesh *made = (kith_mesh *)ki_calloc(&base->ctx->allocator, 1, sizeof *made);
-    if (made == NULL)
-        return KITH_ERR_NO_MEMORY;
-    made->base = base;
-    status = ki_grid_init(axes, axis_count, options->order, base->size, &made->grid);
+    kith_mesh *made = status == KITH_OK ? (kith_mesh *)ki_calloc(&base->ctx->allocator, 1, sizeof *made) : NULL;
     if (status == KITH_OK)
-        status = place(made, options->placement);
-    status = agree(made, status, options);
+        status = made != NULL ? fill(made, base, axes, axis_count, options) : KITH_ERR_NO_MEMORY;
+    status = agree(base, made, status, options);
     if (status == KITH_OK) {
         status = make_groups(made, options);
         status = ki_group_exchange(base, "kith_mesh_create", status, NULL, 0, NULL);
     }
     if (status != KITH_OK) {
-        dispose(made);
+        if (made != NULL)
+            dispose(made);
         return status;
     }
     made->next = base->ctx->meshes;

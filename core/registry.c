@@ -132,10 +132,12 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return -strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static void scan_folder(const char *folder)
+/* One folder may be reached in several ways: modules are told apart by their real path. */
+static void scan_folder(const char *given)
 {
     struct dirent **entries;
-    int count = scandir(folder, &entries, NULL, compare_names);
+    char folder[PATH_MAX];
+    int count = realpath(given, folder) != NULL ? scandir(folder, &entries, NULL, compare_names) : -1;
     if (count < 0)
         return;
     for (int i = 0; i < count; i++) {
@@ -308,15 +310,16 @@ void ki_registry_each(ki_registry_visit visit, void *arg)
 {
     pthread_mutex_lock(&lock);
     scan();
-    pthread_mutex_unlock(&lock);
-    for (module *m = modules; m != NULL; m = m->next) {
+    for (module *m = modules, *next; m != NULL; m = next) {
         char reason[512];
         kith_status status;
-        pthread_mutex_lock(&lock);
         ask(m, &status, reason, sizeof reason);
+        next = m->next;
         pthread_mutex_unlock(&lock);
-        visit(arg, m->name, m->path, m->backend, status, reason);
+        visit(arg, m->name, m->path, m->backend, status, reason); /* may ask the registry itself */
+        pthread_mutex_lock(&lock);
     }
+    pthread_mutex_unlock(&lock);
 }
 
 void ki_registry_names(char *text, size_t nbytes)

@@ -13,6 +13,7 @@
 #include "dispatch.h"
 #include "progress.h"
 #include "trace.h"
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,8 +353,11 @@ kith_status kith_test(kith_request **request, int *is_done)
         }
     }
     *is_done = r->state == KI_STATE_DONE;
-    if (!*is_done)
+    if (!*is_done) {
+        if (r->group->ctx->spin == 0) /* the rank that is waited for may want this processor */
+            sched_yield();
         return KITH_OK;
+    }
     forget(request, r->is_persistent);
     return ki_request_collect(r);
 }

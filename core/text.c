@@ -4,6 +4,7 @@
  */
 #include "text.h"
 
+#include "base/json.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,13 +47,17 @@ void ki_text_add_json(ki_text *text, const char *value)
         return;
     }
     ki_text_add(text, "\"");
-    for (const unsigned char *c = (const unsigned char *)value; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
+    for (const char *c = value, *end = value + strlen(value); c < end;) {
+        size_t n = ki_utf8_nbytes(c, (size_t)(end - c));
+        if (n == 0)
+            ki_text_add(text, "\\ufffd"); /* a byte that is no UTF-8, from a path perhaps */
+        else if (*c == '"' || *c == '\\')
             ki_text_add(text, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            ki_text_add(text, "\\u%04x", *c);
+        else if (n == 1 && (*c < 0x20 || *c == 0x7f))
+            ki_text_add(text, "\\u%04x", (unsigned)*c);
         else
-            ki_text_add(text, "%c", *c);
+            ki_text_add(text, "%.*s", (int)n, c);
+        c += n > 0 ? n : 1;
     }
     ki_text_add(text, "\"");
 }

@@ -18,8 +18,12 @@ static void log_lost(ki_msg_group *group, const char *line)
 static kith_status answer(ki_msg_op *op, const ki_msg_header *rts, size_t nbytes, uint64_t token)
 {
     ki_msg_group *group = op->group;
-    ki_msg_header cts = { .group = group->id, .tag = token, .nbytes = nbytes, .sequence = rts->sequence,
-                          .source = (uint32_t)group->rank, .kind = KI_PACKET_CTS };
+    ki_msg_header cts = { .group = group->id,
+                          .tag = token,
+                          .nbytes = nbytes,
+                          .sequence = rts->sequence,
+                          .source = (uint32_t)group->rank,
+                          .kind = KI_PACKET_CTS };
     return group->engine->wire->packet(group, op->peer, &cts, NULL, 0, NULL);
 }
 

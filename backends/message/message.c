@@ -142,8 +142,11 @@ kith_status ki_msg_send(ki_msg_group *group, const kith_be_msg *msg, ki_msg_op *
 {
     const ki_wire *wire = group->engine->wire;
     op_init(op, group, msg, true);
-    ki_msg_header header = { .group = group->id, .tag = msg->tag, .nbytes = msg->nbytes,
-                             .source = (uint32_t)group->rank, .kind = KI_PACKET_EAGER };
+    ki_msg_header header = { .group = group->id,
+                             .tag = msg->tag,
+                             .nbytes = msg->nbytes,
+                             .source = (uint32_t)group->rank,
+                             .kind = KI_PACKET_EAGER };
     if (msg->peer == group->rank)
         return send_to_self(group, op, &header);
     ki_msg_peer *peer = &group->peers[msg->peer];
@@ -181,7 +184,8 @@ static kith_status test_ended(ki_msg_op *op, size_t *nbytes)
     ki_msg_group *group = op->group;
     const kith_be_host *host = group->engine->host;
     if (op->status == KITH_ERR_TRUNCATED)
-        return host->fail(KITH_ERR_TRUNCATED, "group '%s': message of %zu bytes from rank %d, tag %llu, for a buffer of %zu bytes",
+        return host->fail(KITH_ERR_TRUNCATED,
+                          "group '%s': message of %zu bytes from rank %d, tag %llu, for a buffer of %zu bytes",
                           group->name, op->nbytes_sent, op->peer, (unsigned long long)op->tag, op->nbytes);
     if (op->status != KITH_OK)
         return host->fail(op->status, "group '%s': message %s rank %d, tag %llu, failed in the transport", group->name,
@@ -203,8 +207,8 @@ kith_status ki_msg_test(ki_msg_op *op, int *is_done, size_t *nbytes)
     }
     if (group->peers[op->peer].is_failed) {
         ki_msg_detach(op);
-        return host->fail(KITH_ERR_PEER_FAILED, "group '%s': rank %d (world rank %d) failed or left", group->name, op->peer,
-                          group->world_ranks[op->peer]);
+        return host->fail(KITH_ERR_PEER_FAILED, "group '%s': rank %d (world rank %d) failed or left", group->name,
+                          op->peer, group->world_ranks[op->peer]);
     }
     *is_done = 0;
     return KITH_OK;
@@ -216,8 +220,11 @@ static void take_back(ki_msg_op *op)
     ki_msg_peer *peer = &group->peers[op->peer];
     if (peer->is_failed)
         return;
-    ki_msg_header header = { .group = group->id, .tag = op->sequence, .sequence = peer->next_send++,
-                             .source = (uint32_t)group->rank, .kind = KI_PACKET_BACK };
+    ki_msg_header header = { .group = group->id,
+                             .tag = op->sequence,
+                             .sequence = peer->next_send++,
+                             .source = (uint32_t)group->rank,
+                             .kind = KI_PACKET_BACK };
     (void)group->engine->wire->packet(group, op->peer, &header, NULL, 0, NULL);
 }
 

@@ -58,8 +58,8 @@ typedef struct ki_msg_header {
 typedef struct ki_wire {
     /* Sends a packet. header may be reused at once. op NULL: there is no payload. With op: the transport calls ki_msg_done(op)
      * now or later, when the payload may be reused. A failure concerns this packet; the peer is marked by the transport. */
-    kith_status (*packet)(ki_msg_group *group, int peer, const ki_msg_header *header, const void *payload, size_t nbytes,
-                          ki_msg_op *op);
+    kith_status (*packet)(ki_msg_group *group, int peer, const ki_msg_header *header, const void *payload,
+                          size_t nbytes, ki_msg_op *op);
     /* Largest payload of an EAGER packet to peer. */
     size_t (*eager_nbytes)(ki_msg_group *group, int peer);
     /* Gets ready for op->nbytes_moving bytes into op->buffer from peer's message op->sequence; *token goes into the CTS. Ends with
@@ -94,7 +94,7 @@ struct ki_msg_op {
     int peer;
     bool is_send;
     ki_msg_state state;
-    kith_status status;   /* DONE */
+    kith_status status; /* DONE */
     uint64_t tag;
     void *buffer;
     size_t nbytes;        /* of the message, or the most that is received */
@@ -116,7 +116,7 @@ typedef struct ki_msg_peer {
 struct ki_msg_group {
     ki_msg_group *next; /* of the engine's table */
     ki_msg_engine *engine;
-    void *wire_group;   /* the transport's */
+    void *wire_group; /* the transport's */
     void *cookie;
     char name[64];
     uint64_t id;
@@ -125,7 +125,7 @@ struct ki_msg_group {
     ki_msg_peer *peers; /* [size] */
     ki_link posted[KI_MSG_BUCKETS], unexpected[KI_MSG_BUCKETS];
     ki_link waiting, moving_in;
-    size_t active;      /* operations that did not end */
+    size_t active; /* operations that did not end */
     atomic_int is_aborted;
 };
 

@@ -19,9 +19,10 @@
  * messages, which can be ended at any moment and know who is missing.
  *
  * Not native in any case: what MPI has no type or operator for (f16, bf16, fp8, avg, premul_sum, user-defined), and min
- * and max of floats, which in MPI need not propagate NaN. Sums and products of signed integers use the unsigned type: they wrap
- * without undefined behaviour (except 8- and 16-bit ones in Open MPI, which saturate there: not native). gather_v, scatter_v and all_to_all_v need MPI 4 (counts beyond 2^31 are known to the ranks
- * concerned only, so all must always use the large-count calls).
+ * and max of floats, which in MPI need not propagate NaN. Sums and products of signed integers use the unsigned type:
+ * they wrap without undefined behaviour; sums of 8 and 16 bits saturate in Open MPI and are not native there. gather_v,
+ * scatter_v and all_to_all_v need MPI 4: counts beyond 2^31 are known to the ranks concerned only, so all must always use
+ * the large-count calls.
  *
  * Life: MPI_Init_thread is called when launch() or open() finds MPI not initialised; then it is finalised when the process exits
  * with status 0 and no instance is open. An MPI that the trainer initialised is never finalised here.
@@ -62,7 +63,7 @@ typedef struct mpi_scratch {
 
 /* Counts and displacements as MPI wants them. MPI reads them until the call is complete. */
 typedef struct mpi_arrays {
-    int *ints;         /* [2 * size] */
+    int *ints; /* [2 * size] */
 #if MPI_VERSION >= 4
     MPI_Count *counts; /* [2 * size] */
     MPI_Aint *displs;  /* [2 * size] */

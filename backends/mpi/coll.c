@@ -39,7 +39,8 @@ bool mpi_arrays_get(mpi_group *group, mpi_scratch *memory, mpi_arrays *arrays)
         return false;
     arrays->ints = (int *)(void *)at;
 #if MPI_VERSION >= 4
-    _Static_assert(sizeof(MPI_Count) <= sizeof(int64_t) && sizeof(MPI_Aint) <= sizeof(int64_t), "room for MPI's integers");
+    _Static_assert(sizeof(MPI_Count) <= sizeof(int64_t) && sizeof(MPI_Aint) <= sizeof(int64_t),
+                   "room for MPI's integers");
     arrays->counts = (MPI_Count *)(void *)(at + size * 2 * sizeof(int64_t));
     arrays->displs = (MPI_Aint *)(void *)(at + size * 4 * sizeof(int64_t));
 #endif
@@ -93,14 +94,15 @@ static int all_reduce(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
     MPI_Datatype type = mpi_type_reduce(c->dtype, c->op);
     MPI_Op op = mpi_op(c->op);
     if (!is_large(g, c, c->count))
-        return CALL(MPI_Allreduce, MPI_Iallreduce, sink, c->send == c->recv ? MPI_IN_PLACE : c->send, c->recv, (int)c->count,
-                    type, op, g->comm);
+        return CALL(MPI_Allreduce, MPI_Iallreduce, sink, c->send == c->recv ? MPI_IN_PLACE : c->send, c->recv,
+                    (int)c->count, type, op, g->comm);
     size_t slice = slice_of(g, c);
     int code = MPI_SUCCESS;
     for (size_t done = 0; done < c->count && code == MPI_SUCCESS; done += slice) {
         size_t count = c->count - done < slice ? c->count - done : slice;
-        code = CALL(MPI_Allreduce, MPI_Iallreduce, sink, c->send == c->recv ? MPI_IN_PLACE : at(c->send, done * c->nbytes),
-                    at_rw(c->recv, done * c->nbytes), (int)count, type, op, g->comm);
+        code =
+            CALL(MPI_Allreduce, MPI_Iallreduce, sink, c->send == c->recv ? MPI_IN_PLACE : at(c->send, done * c->nbytes),
+                 at_rw(c->recv, done * c->nbytes), (int)count, type, op, g->comm);
     }
     return code;
 }
@@ -161,8 +163,8 @@ static int reduce_scatter_once(mpi_group *g, const kith_be_coll *c, const size_t
 {
     MPI_Datatype type = mpi_type_reduce(c->dtype, c->op);
     if (counts == NULL)
-        return CALL(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, sink, c->send, recv, (int)c->count, type, mpi_op(c->op),
-                    g->comm);
+        return CALL(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, sink, c->send, recv, (int)c->count, type,
+                    mpi_op(c->op), g->comm);
     int *ints = arrays_of(g, sink)->ints;
     for (int r = 0; r < g->size; r++)
         ints[r] = (int)counts[r];
@@ -244,16 +246,21 @@ static int blocks(mpi_group *g, const kith_be_coll *c, int count, MPI_Datatype t
     switch (c->kind) {
     case KITH_ALL_GATHER:
         if (c->send == at(c->recv, own))
-            return CALL(MPI_Allgather, MPI_Iallgather, sink, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->recv, count, type, g->comm);
+            return CALL(MPI_Allgather, MPI_Iallgather, sink, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->recv, count, type,
+                        g->comm);
         return CALL(MPI_Allgather, MPI_Iallgather, sink, c->send, count, type, c->recv, count, type, g->comm);
     case KITH_GATHER:
         if (is_root && c->send == at(c->recv, own))
-            return CALL(MPI_Gather, MPI_Igather, sink, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->recv, count, type, c->root, g->comm);
-        return CALL(MPI_Gather, MPI_Igather, sink, c->send, count, type, is_root ? c->recv : NULL, count, type, c->root, g->comm);
+            return CALL(MPI_Gather, MPI_Igather, sink, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->recv, count, type,
+                        c->root, g->comm);
+        return CALL(MPI_Gather, MPI_Igather, sink, c->send, count, type, is_root ? c->recv : NULL, count, type, c->root,
+                    g->comm);
     case KITH_SCATTER:
         if (is_root && c->recv == at(c->send, own))
-            return CALL(MPI_Scatter, MPI_Iscatter, sink, c->send, count, type, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->root, g->comm);
-        return CALL(MPI_Scatter, MPI_Iscatter, sink, is_root ? c->send : NULL, count, type, c->recv, count, type, c->root, g->comm);
+            return CALL(MPI_Scatter, MPI_Iscatter, sink, c->send, count, type, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL,
+                        c->root, g->comm);
+        return CALL(MPI_Scatter, MPI_Iscatter, sink, is_root ? c->send : NULL, count, type, c->recv, count, type,
+                    c->root, g->comm);
     default:
         return all_to_all(g, c, count, type, sink);
     }
@@ -295,8 +302,8 @@ static int all_gather_v(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
             ints[r] = (int)c->recv_counts[r];
             ints[g->size + r] = (int)c->recv_displs[r];
         }
-        return CALL(MPI_Allgatherv, MPI_Iallgatherv, sink, is_in_place ? MPI_IN_PLACE : c->send, is_in_place ? 0 : (int)own,
-                    type, c->recv, ints, ints + g->size, type, g->comm);
+        return CALL(MPI_Allgatherv, MPI_Iallgatherv, sink, is_in_place ? MPI_IN_PLACE : c->send,
+                    is_in_place ? 0 : (int)own, type, c->recv, ints, ints + g->size, type, g->comm);
     }
     if (!is_in_place && own > 0)
         memcpy(slot, c->send, own * c->nbytes);
@@ -324,8 +331,8 @@ static int local_counts(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
     if (c->kind == KITH_GATHER_V) {
         widen(g, arrays, 1, is_root ? c->recv_counts : NULL, c->recv_displs);
         bool is_in_place = is_root && c->send == at(c->recv, c->recv_displs[g->rank] * c->nbytes);
-        return CALL(MPI_Gatherv_c, MPI_Igatherv_c, sink, is_in_place ? MPI_IN_PLACE : c->send, own, type, is_root ? c->recv : NULL,
-                    in_counts, in_displs, type, c->root, g->comm);
+        return CALL(MPI_Gatherv_c, MPI_Igatherv_c, sink, is_in_place ? MPI_IN_PLACE : c->send, own, type,
+                    is_root ? c->recv : NULL, in_counts, in_displs, type, c->root, g->comm);
     }
     if (c->kind == KITH_SCATTER_V) {
         widen(g, arrays, 0, is_root ? c->send_counts : NULL, c->send_displs);
@@ -335,8 +342,8 @@ static int local_counts(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
     }
     widen(g, arrays, 0, c->send_counts, c->send_displs);
     widen(g, arrays, 1, c->recv_counts, c->recv_displs);
-    return CALL(MPI_Alltoallv_c, MPI_Ialltoallv_c, sink, c->send, out_counts, out_displs, type, c->recv, in_counts, in_displs, type,
-                g->comm);
+    return CALL(MPI_Alltoallv_c, MPI_Ialltoallv_c, sink, c->send, out_counts, out_displs, type, c->recv, in_counts,
+                in_displs, type, g->comm);
 }
 #else
 static int local_counts(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
@@ -349,20 +356,29 @@ static int local_counts(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
 int mpi_coll_issue(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
 {
     switch (c->kind) {
-    case KITH_ALL_REDUCE: return all_reduce(g, c, sink);
-    case KITH_REDUCE_SCATTER: return reduce_scatter(g, c, NULL, sink);
-    case KITH_REDUCE_SCATTER_V: return reduce_scatter(g, c, c->recv_counts, sink);
-    case KITH_BROADCAST: return bcast(g, c, c->recv, c->count, c->root, sink);
-    case KITH_REDUCE: return reduce_to(g, c, c->send, c->recv, c->count, c->root, sink);
+    case KITH_ALL_REDUCE:
+        return all_reduce(g, c, sink);
+    case KITH_REDUCE_SCATTER:
+        return reduce_scatter(g, c, NULL, sink);
+    case KITH_REDUCE_SCATTER_V:
+        return reduce_scatter(g, c, c->recv_counts, sink);
+    case KITH_BROADCAST:
+        return bcast(g, c, c->recv, c->count, c->root, sink);
+    case KITH_REDUCE:
+        return reduce_to(g, c, c->send, c->recv, c->count, c->root, sink);
     case KITH_ALL_GATHER:
     case KITH_GATHER:
     case KITH_SCATTER:
-    case KITH_ALL_TO_ALL: return equal_blocks(g, c, sink);
-    case KITH_ALL_GATHER_V: return all_gather_v(g, c, sink);
+    case KITH_ALL_TO_ALL:
+        return equal_blocks(g, c, sink);
+    case KITH_ALL_GATHER_V:
+        return all_gather_v(g, c, sink);
     case KITH_GATHER_V:
     case KITH_SCATTER_V:
-    case KITH_ALL_TO_ALL_V: return local_counts(g, c, sink);
-    case KITH_BARRIER: return sink == NULL ? MPI_Barrier(g->comm) : MPI_Ibarrier(g->comm, &sink->requests[sink->count++]);
+    case KITH_ALL_TO_ALL_V:
+        return local_counts(g, c, sink);
+    case KITH_BARRIER:
+        return sink == NULL ? MPI_Barrier(g->comm) : MPI_Ibarrier(g->comm, &sink->requests[sink->count++]);
     }
     return MPI_ERR_ARG;
 }
@@ -373,14 +389,17 @@ size_t mpi_coll_pieces(const mpi_group *g, const kith_be_coll *c)
     switch (c->kind) {
     case KITH_ALL_REDUCE:
     case KITH_BROADCAST:
-    case KITH_REDUCE: return slices(c->count, slice);
-    case KITH_REDUCE_SCATTER: return slices(c->count, slice) * (size_t)g->size;
+    case KITH_REDUCE:
+        return slices(c->count, slice);
+    case KITH_REDUCE_SCATTER:
+        return slices(c->count, slice) * (size_t)g->size;
     case KITH_REDUCE_SCATTER_V:
     case KITH_ALL_GATHER_V:
         for (int r = 0; r < g->size; r++)
             pieces += slices(c->recv_counts[r], slice);
         return pieces;
-    default: return 1;
+    default:
+        return 1;
     }
 }
 

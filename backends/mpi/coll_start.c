@@ -14,7 +14,7 @@ typedef struct mpi_coll_op {
     kith_be_coll call;        /* on the duplicates */
     const kith_be_coll *user; /* the core's; valid until the end or the cancel */
     mpi_sink sink;
-    int done;                 /* requests that are complete */
+    int done; /* requests that are complete */
     mpi_scratch duplicates, requests, displs, arrays;
 } mpi_coll_op;
 
@@ -33,20 +33,47 @@ static void extents(const mpi_group *g, const kith_be_coll *c, size_t *give, siz
     size_t all = c->count * (size_t)g->size;
     *give = *take = c->count;
     switch (c->kind) {
-    case KITH_ALL_REDUCE: break;
-    case KITH_BROADCAST: *give = 0; break;
-    case KITH_REDUCE: *take = is_root ? c->count : 0; break;
-    case KITH_REDUCE_SCATTER: *give = all; break;
-    case KITH_REDUCE_SCATTER_V: *give = sum(c->recv_counts, g->size), *take = c->recv_counts[g->rank]; break;
-    case KITH_ALL_GATHER: *take = all; break;
-    case KITH_ALL_GATHER_V: *give = c->recv_counts[g->rank], *take = sum(c->recv_counts, g->size); break;
-    case KITH_GATHER: *take = is_root ? all : 0; break;
-    case KITH_SCATTER: *give = is_root ? all : 0; break;
-    case KITH_GATHER_V: *take = is_root ? sum(c->recv_counts, g->size) : 0; break;
-    case KITH_SCATTER_V: *give = is_root ? sum(c->send_counts, g->size) : 0; break;
-    case KITH_ALL_TO_ALL: *give = *take = all; break;
-    case KITH_ALL_TO_ALL_V: *give = sum(c->send_counts, g->size), *take = sum(c->recv_counts, g->size); break;
-    case KITH_BARRIER: *give = *take = 0; break;
+    case KITH_ALL_REDUCE:
+        break;
+    case KITH_BROADCAST:
+        *give = 0;
+        break;
+    case KITH_REDUCE:
+        *take = is_root ? c->count : 0;
+        break;
+    case KITH_REDUCE_SCATTER:
+        *give = all;
+        break;
+    case KITH_REDUCE_SCATTER_V:
+        *give = sum(c->recv_counts, g->size), *take = c->recv_counts[g->rank];
+        break;
+    case KITH_ALL_GATHER:
+        *take = all;
+        break;
+    case KITH_ALL_GATHER_V:
+        *give = c->recv_counts[g->rank], *take = sum(c->recv_counts, g->size);
+        break;
+    case KITH_GATHER:
+        *take = is_root ? all : 0;
+        break;
+    case KITH_SCATTER:
+        *give = is_root ? all : 0;
+        break;
+    case KITH_GATHER_V:
+        *take = is_root ? sum(c->recv_counts, g->size) : 0;
+        break;
+    case KITH_SCATTER_V:
+        *give = is_root ? sum(c->send_counts, g->size) : 0;
+        break;
+    case KITH_ALL_TO_ALL:
+        *give = *take = all;
+        break;
+    case KITH_ALL_TO_ALL_V:
+        *give = sum(c->send_counts, g->size), *take = sum(c->recv_counts, g->size);
+        break;
+    case KITH_BARRIER:
+        *give = *take = 0;
+        break;
     }
 }
 
@@ -57,12 +84,13 @@ static bool has_give_blocks(const mpi_group *g, const kith_be_coll *c)
 
 static bool has_take_blocks(const mpi_group *g, const kith_be_coll *c)
 {
-    return c->kind == KITH_ALL_TO_ALL_V || c->kind == KITH_ALL_GATHER_V || (c->kind == KITH_GATHER_V && g->rank == c->root);
+    return c->kind == KITH_ALL_TO_ALL_V || c->kind == KITH_ALL_GATHER_V ||
+           (c->kind == KITH_GATHER_V && g->rank == c->root);
 }
 
 /* packed holds the blocks one after the other; loose has them at displs. */
-static void copy_blocks(unsigned char *packed, unsigned char *loose, const size_t *counts, const size_t *displs, int size,
-                        size_t nbytes, bool is_packing)
+static void copy_blocks(unsigned char *packed, unsigned char *loose, const size_t *counts, const size_t *displs,
+                        int size, size_t nbytes, bool is_packing)
 {
     for (int r = 0; r < size; r++) {
         size_t length = counts[r] * nbytes;
@@ -112,7 +140,8 @@ static void copy_in(mpi_group *g, mpi_coll_op *op, size_t give)
         if (g->rank == c->root && c->count > 0)
             memcpy(op->call.recv, c->recv, c->count * c->nbytes);
     } else if (has_give_blocks(g, c)) {
-        copy_blocks(packed, (unsigned char *)(uintptr_t)c->send, c->send_counts, c->send_displs, g->size, c->nbytes, true);
+        copy_blocks(packed, (unsigned char *)(uintptr_t)c->send, c->send_counts, c->send_displs, g->size, c->nbytes,
+                    true);
     } else if (give > 0) {
         memcpy(packed, c->send, give * c->nbytes);
     }
@@ -126,8 +155,8 @@ static void copy_out(mpi_group *g, mpi_coll_op *op)
     if (c->kind == KITH_BROADCAST && g->rank == c->root)
         return;
     if (has_take_blocks(g, c))
-        copy_blocks((unsigned char *)op->call.recv, (unsigned char *)c->recv, c->recv_counts, c->recv_displs, g->size, c->nbytes,
-                    false);
+        copy_blocks((unsigned char *)op->call.recv, (unsigned char *)c->recv, c->recv_counts, c->recv_displs, g->size,
+                    c->nbytes, false);
     else if (take > 0)
         memcpy(c->recv, op->call.recv, take * c->nbytes);
 }

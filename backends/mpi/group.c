@@ -20,10 +20,11 @@ static kith_status check(const kith_be_host *host, const kith_be_group_info *inf
         ranks[r] = (int)all[r].mpi_rank;
         for (int before = 0; before < r; before++)
             if (ranks[before] == ranks[r])
-                return host->fail(KITH_ERR_UNSUPPORTED,
-                                  "backend mpi: ranks %d and %d of group '%s' are both rank %d of their MPI_COMM_WORLD (sizes %d "
-                                  "and %d); start the program with mpirun",
-                                  before, r, info->name, ranks[r], (int)all[before].mpi_size, (int)all[r].mpi_size);
+                return host->fail(
+                    KITH_ERR_UNSUPPORTED,
+                    "backend mpi: ranks %d and %d of group '%s' are both rank %d of their MPI_COMM_WORLD (sizes %d "
+                    "and %d); start the program with mpirun",
+                    before, r, info->name, ranks[r], (int)all[before].mpi_size, (int)all[r].mpi_size);
     }
     return KITH_OK;
 }
@@ -49,7 +50,8 @@ static kith_status make_comm(mpi_group *group, const kith_be_group_info *info, c
     return mpi_status(group->be->host, code, "MPI_Comm_create_group");
 }
 
-static kith_status introduce(mpi_be *be, const kith_be_group_info *info, kith_status status, introduction *all, int *ranks)
+static kith_status introduce(mpi_be *be, const kith_be_group_info *info, kith_status status, introduction *all,
+                             int *ranks)
 {
     introduction mine = { 0, 0 };
     int rank = 0, size = 0;

@@ -22,8 +22,8 @@ static kith_status read_nbytes(const kith_be_host *host, size_t index, size_t le
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
     if (end == text || *end != '\0' || value < least || value > most)
-        return host->fail(KITH_ERR_INVALID_ARG, "%s=%s: a number of bytes from %zu to %zu is needed", settings[index].name, text,
-                          least, most);
+        return host->fail(KITH_ERR_INVALID_ARG, "%s=%s: a number of bytes from %zu to %zu is needed",
+                          settings[index].name, text, least, most);
     *nbytes = (size_t)value;
     return KITH_OK;
 }

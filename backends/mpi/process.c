@@ -125,7 +125,9 @@ kith_status mpi_available(char *reason, size_t reason_nbytes)
         for (char *at = text; *at != '\0'; at++)
             *at = *at == '\t' ? ' ' : *at;
         snprintf(reason, reason_nbytes, "%s, %s", text,
-                 mpi_is_running() ? "initialised" : is_launched_by_own() ? "started by its launcher" : "not started by its launcher");
+                 mpi_is_running()       ? "initialised"
+                 : is_launched_by_own() ? "started by its launcher"
+                                        : "not started by its launcher");
         return KITH_OK;
     }
     return KITH_ERR_UNSUPPORTED;
@@ -196,11 +198,13 @@ static kith_status check_threads(const kith_be_host *host)
     MPI_Query_thread(&provided);
     MPI_Is_thread_main(&is_main);
     if (host->is_threads)
-        return host->fail(KITH_ERR_UNSUPPORTED, "backend mpi: a process is one rank of MPI, but here several ranks live in "
-                                                "one process as threads");
+        return host->fail(KITH_ERR_UNSUPPORTED,
+                          "backend mpi: a process is one rank of MPI, but here several ranks live in "
+                          "one process as threads");
     if (provided < MPI_THREAD_SERIALIZED && !is_main)
-        return host->fail(KITH_ERR_UNSUPPORTED, "backend mpi: MPI was initialised with MPI_THREAD_%s, so only the thread that "
-                                                "called MPI_Init may use it",
+        return host->fail(KITH_ERR_UNSUPPORTED,
+                          "backend mpi: MPI was initialised with MPI_THREAD_%s, so only the thread that "
+                          "called MPI_Init may use it",
                           provided == MPI_THREAD_SINGLE ? "SINGLE" : "FUNNELED");
     return KITH_OK;
 }

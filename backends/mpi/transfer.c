@@ -21,13 +21,13 @@ typedef struct mpi_chunk {
 
 struct mpi_transfer {
     mpi_transfer *next;
-    ki_msg_op *op;         /* NULL: cancelled */
+    ki_msg_op *op;           /* NULL: cancelled */
     bool is_send, is_marked; /* marked: the empty chunk is on its way */
     int peer, tag;
     uint64_t sequence;
     size_t nbytes, posted;
     mpi_chunk window[MPI_WINDOW];
-    int head, count;       /* oldest chunk, chunks under way */
+    int head, count; /* oldest chunk, chunks under way */
     unsigned char memory[];
 };
 
@@ -207,7 +207,8 @@ void mpi_transfers_progress(mpi_group *group)
 static kith_status begin(mpi_group *group, mpi_transfer *transfer, ki_msg_op *op)
 {
     if (transfer == NULL)
-        return group->be->host->fail(KITH_ERR_NO_MEMORY, "backend mpi: no memory for a message of %zu bytes", op->nbytes_moving);
+        return group->be->host->fail(KITH_ERR_NO_MEMORY, "backend mpi: no memory for a message of %zu bytes",
+                                     op->nbytes_moving);
     int code = post_chunks(group, transfer);
     if (code == MPI_SUCCESS)
         return KITH_OK;
@@ -269,6 +270,7 @@ void mpi_transfers_stop(mpi_group *group)
     if (group->transfers == NULL)
         return;
     group->is_comm_lost = true;
-    host->log(host->cookie, KITH_LOG_WARN, "mpi: a cancelled message did not end; its buffers and communicator stay with MPI");
+    host->log(host->cookie, KITH_LOG_WARN,
+              "mpi: a cancelled message did not end; its buffers and communicator stay with MPI");
     group->transfers = NULL;
 }

@@ -11,11 +11,16 @@
 static MPI_Datatype signed_type(kith_dtype dtype)
 {
     switch (dtype) {
-    case KITH_INT8: return MPI_INT8_T;
-    case KITH_INT16: return MPI_INT16_T;
-    case KITH_INT32: return MPI_INT32_T;
-    case KITH_INT64: return MPI_INT64_T;
-    default: return MPI_DATATYPE_NULL;
+    case KITH_INT8:
+        return MPI_INT8_T;
+    case KITH_INT16:
+        return MPI_INT16_T;
+    case KITH_INT32:
+        return MPI_INT32_T;
+    case KITH_INT64:
+        return MPI_INT64_T;
+    default:
+        return MPI_DATATYPE_NULL;
     }
 }
 
@@ -23,14 +28,19 @@ static MPI_Datatype unsigned_type(kith_dtype dtype)
 {
     switch (dtype) {
     case KITH_INT8:
-    case KITH_UINT8: return MPI_UINT8_T;
+    case KITH_UINT8:
+        return MPI_UINT8_T;
     case KITH_INT16:
-    case KITH_UINT16: return MPI_UINT16_T;
+    case KITH_UINT16:
+        return MPI_UINT16_T;
     case KITH_INT32:
-    case KITH_UINT32: return MPI_UINT32_T;
+    case KITH_UINT32:
+        return MPI_UINT32_T;
     case KITH_INT64:
-    case KITH_UINT64: return MPI_UINT64_T;
-    default: return MPI_DATATYPE_NULL;
+    case KITH_UINT64:
+        return MPI_UINT64_T;
+    default:
+        return MPI_DATATYPE_NULL;
     }
 }
 
@@ -68,30 +78,43 @@ MPI_Datatype mpi_type_reduce(kith_dtype dtype, int op)
 MPI_Datatype mpi_type_move(size_t nbytes)
 {
     switch (nbytes) {
-    case 2: return MPI_UINT16_T;
-    case 4: return MPI_UINT32_T;
-    case 8: return MPI_UINT64_T;
-    default: return MPI_UINT8_T;
+    case 2:
+        return MPI_UINT16_T;
+    case 4:
+        return MPI_UINT32_T;
+    case 8:
+        return MPI_UINT64_T;
+    default:
+        return MPI_UINT8_T;
     }
 }
 
 MPI_Op mpi_op(int op)
 {
     switch (op) {
-    case KITH_SUM: return MPI_SUM;
-    case KITH_PROD: return MPI_PROD;
-    case KITH_MIN: return MPI_MIN;
-    case KITH_MAX: return MPI_MAX;
-    case KITH_BAND: return MPI_BAND;
-    case KITH_BOR: return MPI_BOR;
-    case KITH_BXOR: return MPI_BXOR;
-    default: return MPI_OP_NULL;
+    case KITH_SUM:
+        return MPI_SUM;
+    case KITH_PROD:
+        return MPI_PROD;
+    case KITH_MIN:
+        return MPI_MIN;
+    case KITH_MAX:
+        return MPI_MAX;
+    case KITH_BAND:
+        return MPI_BAND;
+    case KITH_BOR:
+        return MPI_BOR;
+    case KITH_BXOR:
+        return MPI_BXOR;
+    default:
+        return MPI_OP_NULL;
     }
 }
 
 static bool is_reduction(kith_coll_kind kind)
 {
-    return kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V || kind == KITH_REDUCE;
+    return kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V ||
+           kind == KITH_REDUCE;
 }
 
 static bool is_local_count(kith_coll_kind kind)
@@ -123,6 +146,8 @@ kith_status mpi_status(const kith_be_host *host, int code, const char *what)
     MPI_Error_string(code, text, &length);
     for (char *at = text; *at != '\0'; at++)
         *at = *at == '\n' ? ' ' : *at;
-    kith_status status = class == MPI_ERR_TRUNCATE ? KITH_ERR_MISMATCH : class == MPI_ERR_NO_MEM ? KITH_ERR_NO_MEMORY : KITH_ERR_IO;
+    kith_status status = class == MPI_ERR_TRUNCATE ? KITH_ERR_MISMATCH
+                         : class == MPI_ERR_NO_MEM ? KITH_ERR_NO_MEMORY
+                                                   : KITH_ERR_IO;
     return host->fail(status, "backend mpi: %s: %s", what, text);
 }

@@ -153,7 +153,8 @@ static kith_status wire_packet(ki_msg_group *messages, int peer, const ki_msg_he
     packet->header = *header;
     if (nbytes > 0)
         memcpy(packet->payload, payload, nbytes);
-    int code = MPI_Isend(&packet->header, (int)(sizeof *header + nbytes), MPI_BYTE, peer, 0, group->comm, &packet->request);
+    int code =
+        MPI_Isend(&packet->header, (int)(sizeof *header + nbytes), MPI_BYTE, peer, 0, group->comm, &packet->request);
     if (code == MPI_SUCCESS)
         code = MPI_Test(&packet->request, &is_gone, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS || is_gone) {

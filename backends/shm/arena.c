@@ -1,8 +1,9 @@
 /* backends/shm/arena.c - the shared memory of a group, found together.
  *
- * Group rank 0 makes the object, tells its handle, and all map it; then all tell whether they could. First a memfd, then a
- * file: every rank goes through the same exchanges, so that a rank where something is refused makes all take the other way
- * or all fail with the same status. A file that does not fit into its file system is tried again with smaller parts.
+ * Group rank 0 makes the object, tells its handle, and all map it; then all tell whether they could. First a memfd,
+ * then a file: every rank goes through the same exchanges, so that a rank where something is refused makes all take
+ * the other way or all fail with the same status. A file that does not fit into its file system is tried again with
+ * smaller parts.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -10,7 +11,6 @@
 #define _GNU_SOURCE
 #endif
 #include "internal.h"
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 
@@ -30,8 +30,8 @@ static kith_status take_sizes(shm_group *group, const shm_sizes *sizes)
     group->sizes = *sizes;
     if (shm_layout_compute(sizes, group->size, &group->layout))
         return KITH_OK;
-    return group->host->fail(KITH_ERR_INVALID_ARG, "group %s: KITH_SHM_CELL_NBYTES and KITH_SHM_RING_NBYTES are too large",
-                             group->name);
+    return group->host->fail(KITH_ERR_INVALID_ARG,
+                             "group %s: KITH_SHM_CELL_NBYTES and KITH_SHM_RING_NBYTES are too large", group->name);
 }
 
 /* Rank 0: the largest file that fits. */
@@ -71,10 +71,11 @@ static kith_status create_memfd(shm_group *group, shm_object *object)
 }
 
 /* Rank 0 offers object (on the others it is empty), all map it. Collective. *is_mapped: on all ranks. */
-static kith_status map_together(shm_group *group, kith_status status, shm_object *object, bool is_quiet, bool *is_mapped)
+static kith_status map_together(shm_group *group, kith_status status, shm_object *object, bool is_quiet,
+                                bool *is_mapped)
 {
-    offer mine = { object->handle, group->sizes }, *offers = calloc((size_t)group->size, sizeof *offers);
-    int32_t mapped = 0, *all_mapped = calloc((size_t)group->size, sizeof *all_mapped);
+    offer mine = { object->handle, group->sizes }, *offers = shm_new(group->host, (size_t)group->size, sizeof *offers);
+    int32_t mapped = 0, *all_mapped = shm_new(group->host, (size_t)group->size, sizeof *all_mapped);
     if (status == KITH_OK && (offers == NULL || all_mapped == NULL))
         status = group->host->fail(KITH_ERR_NO_MEMORY, "no memory to set up group %s", group->name);
     *is_mapped = false;
@@ -97,8 +98,8 @@ static kith_status map_together(shm_group *group, kith_status status, shm_object
         shm_unmap(group->arena_nonce, false);
     if (!*is_mapped)
         group->arena = NULL;
-    free(offers);
-    free(all_mapped);
+    shm_delete(group->host, offers);
+    shm_delete(group->host, all_mapped);
     return status;
 }
 

@@ -12,8 +12,10 @@
 static const kith_be_setting settings[] = {
     { "shm_memfd", "auto", "anonymous memory for the arenas of groups: auto (a file where it is refused), off", 1 },
     { "shm_dir", "/dev/shm", "folder for shared memory files, used where anonymous memory is refused or off", 0 },
-    { "shm_cma", "auto", "process_vm_readv and process_vm_writev for large buffers: auto (where a probe succeeds and they are "
-      "faster), off, always (where a probe succeeds)", 1 },
+    { "shm_cma", "auto",
+      "process_vm_readv and process_vm_writev for large buffers: auto (where a probe succeeds and they are "
+      "faster), off, always (where a probe succeeds)",
+      1 },
     { "shm_mapped", "auto", "work straight in mapped buffers (kith_mem_alloc, threads): auto, off", 1 },
     { "shm_eager_nbytes", "auto", "bytes up to which a collective goes through cells: auto, or a size", 1 },
     { "shm_cell_nbytes", "auto", "bytes of a cell, eight per rank: auto (by group size), or a size", 1 },
@@ -50,7 +52,8 @@ static kith_status read_nbytes(const kith_be_host *host, const char *name, size_
     const char *text = host->setting(host->cookie, name, "auto");
     if (parse_nbytes(text, nbytes))
         return KITH_OK;
-    return host->fail(KITH_ERR_INVALID_ARG, "setting %s is '%s'; it takes auto or a size in bytes (64k, 2m)", name, text);
+    return host->fail(KITH_ERR_INVALID_ARG, "setting %s is '%s'; it takes auto or a size in bytes (64k, 2m)", name,
+                      text);
 }
 
 static kith_status read_switch(const kith_be_host *host, const char *name, bool *is_on)
@@ -95,13 +98,13 @@ static kith_status read_settings(const kith_be_host *host, shm_settings *values)
 
 static kith_status shm_open_instance(const kith_be_host *host, void **be)
 {
-    shm_instance *instance = calloc(1, sizeof *instance);
+    shm_instance *instance = shm_new(host, 1, sizeof *instance);
     if (instance == NULL)
         return host->fail(KITH_ERR_NO_MEMORY, "no memory for the shm backend");
     instance->host = host;
     kith_status status = read_settings(host, &instance->settings);
     if (status != KITH_OK) {
-        free(instance);
+        shm_delete(host, instance);
         return status;
     }
     shm_doorbell_open(instance);
@@ -111,7 +114,8 @@ static kith_status shm_open_instance(const kith_be_host *host, void **be)
 
 static void shm_close_instance(void *be)
 {
-    free(be);
+    shm_instance *instance = be;
+    shm_delete(instance->host, instance);
 }
 
 static kith_status shm_query(void *group, const kith_be_query *query, kith_be_answer *answer)

@@ -1,18 +1,18 @@
 /* backends/shm/cells.c - small collectives: one exchange of cells.
  *
- * A writer puts its bytes into its cell of this collective and then the collective's number into the cell's first word; up to
- * SHM_INLINE_NBYTES travel in that same line, so the hand-over of one line is the whole operation. A reader takes the bytes
- * straight from the cells of all writers.
+ * A writer puts its bytes into its cell of this collective and then the collective's number into the cell's first
+ * word; up to SHM_INLINE_NBYTES travel in that same line, so the hand-over of one line is the whole operation. A
+ * reader takes the bytes straight from the cells of all writers.
  *
- * When may a cell be written again? Cell s % SHM_CELLS still holds collective s - SHM_CELLS, which every rank must have
- * finished. A rank that has seen the cells of all others for collective t knows that they finished t - 1: in collectives where
- * all write and all read (symmetric ones) that is enough, and finished_min = t - 1 is remembered. In others a rank says
- * so in its word `done`. Every SHM_CELLS successive collectives hold either a symmetric one or nothing but `done` stores,
- * so one of the two always tells what is needed.
+ * When may a cell be written again? Cell s % SHM_CELLS still holds collective s - SHM_CELLS, which every rank must
+ * have finished. A rank that has seen the cells of all others for collective t knows that they finished t - 1: in
+ * collectives where all write and all read (symmetric ones) that is enough, and finished_min = t - 1 is remembered. In
+ * others a rank says so in its word `done`. Every SHM_CELLS successive collectives hold either a symmetric one or
+ * nothing but `done` stores, so one of the two always tells what is needed.
  *
- * Collectives with sizes that only the two ranks of a pair know (gather_v, scatter_v, all_to_all_v) first publish a table
- * of their sizes, with the bytes behind it where they fit. Having read all tables, every rank knows how many rounds of the
- * staged path the rest needs.
+ * Collectives with sizes that only the two ranks of a pair know (gather_v, scatter_v, all_to_all_v) first publish a
+ * table of their sizes, with the bytes behind it where they fit. Having read all tables, every rank knows how many
+ * rounds of the staged path the rest needs.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -162,7 +162,8 @@ static bool take_cells(shm_group *group)
                 return false;
             }
             if (!coll->traits->is_reducing)
-                copy_small(shm_in(group, r).data, payload_of(group, r) + cell_offset(group, r), shm_in(group, r).nbytes);
+                copy_small(shm_in(group, r).data, payload_of(group, r) + cell_offset(group, r),
+                           shm_in(group, r).nbytes);
         }
     }
     coll->next_peer = group->size;
@@ -253,9 +254,9 @@ static void take_table(shm_group *group, int writer)
     shm_span *in = &group->in[writer];
     size_t sent = (size_t)table[entries == 1 ? 0 : group->rank];
     if (sent != in->nbytes && coll->status == KITH_OK)
-        coll->status = group->host->fail(KITH_ERR_TRUNCATED,
-                                         "%s on group %s: rank %d sends %zu bytes to rank %d, which expects %zu",
-                                         kith_coll_name(coll->args->kind), group->name, writer, sent, group->rank, in->nbytes);
+        coll->status = group->host->fail(
+            KITH_ERR_TRUNCATED, "%s on group %s: rank %d sends %zu bytes to rank %d, which expects %zu",
+            kith_coll_name(coll->args->kind), group->name, writer, sent, group->rank, in->nbytes);
     in->nbytes = shm_min(in->nbytes, sent);
     if (cell->about.is_inline) {
         const unsigned char *from = (const unsigned char *)(table + entries);

@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "channel.h"
-#include <stdlib.h>
 
 size_t shm_channel_nbytes(const shm_sizes *sizes)
 {
@@ -23,11 +22,11 @@ static void attach(shm_group *group, int from, int to, shm_channel_head **head, 
 
 kith_status shm_channels_create(shm_group *group)
 {
-    shm_channels *all = calloc(1, sizeof *all);
+    shm_channels *all = shm_new(group->host, 1, sizeof *all);
     if (all != NULL)
-        all->of = calloc((size_t)group->size, sizeof *all->of);
+        all->of = shm_new(group->host, (size_t)group->size, sizeof *all->of);
     if (all == NULL || all->of == NULL) {
-        free(all);
+        shm_delete(group->host, all);
         return group->host->fail(KITH_ERR_NO_MEMORY, "no memory for the channels of group %s", group->name);
     }
     all->line_count = group->sizes.channel_lines;
@@ -52,11 +51,11 @@ void shm_channels_destroy(shm_group *group)
         while (all->of[r].early != NULL) {
             shm_early *early = all->of[r].early;
             all->of[r].early = early->next;
-            free(early);
+            shm_delete(group->host, early);
         }
     }
-    free(all->of);
-    free(all);
+    shm_delete(group->host, all->of);
+    shm_delete(group->host, all);
     group->channels = NULL;
 }
 

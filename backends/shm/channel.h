@@ -1,15 +1,15 @@
 /* backends/shm/channel.h - messages: what lies in the arena for each ordered pair of ranks, and what each side keeps.
  *
- * A channel carries the messages of one rank to another. It is a ring of lines with a ring of bytes beside it, written by
- * the sender alone, and some offers, which both write (offer.c):
+ * A channel carries the messages of one rank to another. It is a ring of lines with a ring of bytes beside it, written
+ * by the sender alone, and some offers, which both write (offer.c):
  *
  *     line   flag | tag | kind, size | up to 104 bytes of payload, or where it lies
  *     bytes  payloads of middle size, pieces of long ones
  *     offer  a long message: the sender says where it lies, the receiver takes it
  *
- * A line's flag is its number, counted from 1 and never reset, so an old line is never mistaken for a new one. The receiver
- * empties the ring in order whenever it looks: what no receive has been posted for is copied to private memory. So a message
- * that nobody wants yet holds up nothing, however many there are.
+ * A line's flag is its number, counted from 1 and never reset, so an old line is never mistaken for a new one. The
+ * receiver empties the ring in order whenever it looks: what no receive has been posted for is copied to private
+ * memory. So a message that nobody wants yet holds up nothing, however many there are.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -23,12 +23,21 @@
 #define SHM_NO_OFFER UINT32_MAX
 
 typedef enum shm_line_kind {
-    SHM_LINE_EAGER,     /* a message */
-    SHM_LINE_OFFER,     /* a long message, to be fetched */
-    SHM_LINE_REQUEST,   /* from the receiver: send the pieces of long message `tag` */
-    SHM_LINE_PIECE,     /* a piece of long message `tag` */
-    SHM_LINE_WITHDRAWN  /* long message `tag` will not come */
+    SHM_LINE_EAGER,    /* a message */
+    SHM_LINE_OFFER,    /* a long message, to be fetched */
+    SHM_LINE_REQUEST,  /* from the receiver: send the pieces of long message `tag` */
+    SHM_LINE_PIECE,    /* a piece of long message `tag` */
+    SHM_LINE_WITHDRAWN /* long message `tag` will not come */
 } shm_line_kind;
+
+/* Where a long message lies in its sender's process. */
+typedef struct shm_offer_note {
+    uint64_t address;
+    uint64_t offset; /* in the region, when there is one */
+    uint32_t region; /* 0: none */
+    uint32_t index;  /* of the shm_offer, SHM_NO_OFFER when all were in use */
+    uint64_t id;
+} shm_offer_note;
 
 typedef struct shm_message_line {
     uint64_t flag;
@@ -39,13 +48,7 @@ typedef struct shm_message_line {
         struct {
             uint64_t start, end; /* positions in the ring of bytes */
         } body;
-        struct {
-            uint64_t address;    /* in the sender's process */
-            uint64_t offset;     /* in the region, when there is one */
-            uint32_t region;     /* 0: none */
-            uint32_t index;      /* of the shm_offer, SHM_NO_OFFER when all were in use */
-            uint64_t id;
-        } offer;
+        shm_offer_note offer;
     };
 } __attribute__((aligned(128))) shm_message_line; /* a pair of cache lines, which are fetched together */
 
@@ -89,20 +92,20 @@ typedef enum shm_message_state {
 
 /* Lives in the core's slot. */
 typedef struct shm_message {
-    struct shm_message *next, *previous;                 /* queue or posted list */
-    struct shm_message *next_active, *previous_active;   /* long messages */
+    struct shm_message *next, *previous;               /* queue or posted list */
+    struct shm_message *next_active, *previous_active; /* long messages */
     unsigned char *buffer;
-    size_t nbytes;        /* of a send; the most that a receive takes */
-    size_t moved;         /* bytes: result of a receive; pieces sent or taken of a long message */
-    size_t limit;         /* long messages */
-    size_t total;         /* TAKING: size of the message */
+    size_t nbytes; /* of a send; the most that a receive takes */
+    size_t moved;  /* bytes: result of a receive; pieces sent or taken of a long message */
+    size_t limit;  /* long messages */
+    size_t total;  /* TAKING: size of the message */
     uint64_t tag, id;
     int32_t peer;
-    uint32_t index;       /* of the offer */
+    uint32_t index; /* of the offer */
     shm_message_state state;
     kith_status status;
-    shm_way way;          /* once it is known */
-    bool is_requested;    /* TAKING: the sender was asked for the pieces */
+    shm_way way;             /* once it is known */
+    bool is_requested;       /* TAKING: the sender was asked for the pieces */
     unsigned char *far_side; /* DIRECT: the other buffer as mapped here; REMOTE: its address there */
     size_t piece_nbytes;
 } shm_message;
@@ -114,10 +117,10 @@ typedef struct shm_early {
     struct shm_early *next;
     uint64_t tag;
     size_t nbytes;
-    shm_message *self;       /* a send of the own rank, else NULL */
+    shm_message *self; /* a send of the own rank, else NULL */
     bool is_offer;
-    shm_message_line line;   /* of an offer */
-    unsigned char data[];    /* else the payload */
+    shm_offer_note offer;
+    unsigned char data[]; /* else the payload */
 } shm_early;
 
 typedef struct shm_message_list {
@@ -146,11 +149,11 @@ typedef struct shm_channel {
 } shm_channel;
 
 typedef struct shm_channels {
-    shm_channel *of;       /* [size] */
-    shm_message *active;   /* long messages under way */
-    size_t pending;        /* messages that are not complete */
-    size_t queued;         /* of these, sends that wait for room */
-    int next_look;         /* peer whose channel is looked at though nothing is expected from it */
+    shm_channel *of;     /* [size] */
+    shm_message *active; /* long messages under way */
+    size_t pending;      /* messages that are not complete */
+    size_t queued;       /* of these, sends that wait for room */
+    int next_look;       /* peer whose channel is looked at though nothing is expected from it */
     uint64_t line_count, byte_count;
     size_t eager_nbytes;
 } shm_channels;
@@ -189,7 +192,8 @@ static inline uint64_t shm_kind_nbytes(shm_line_kind kind, size_t nbytes)
 /* Announces a long message. Precondition: has room for a line. */
 void shm_offer_make(shm_group *group, shm_channel *channel, shm_message *send);
 /* Binds a receive to an offer. False when the sender has withdrawn it. */
-bool shm_offer_take(shm_group *group, shm_channel *channel, const shm_message_line *line, shm_message *recv);
+bool shm_offer_take(shm_group *group, shm_channel *channel, const shm_offer_note *note, size_t nbytes,
+                    shm_message *recv);
 /* A line that belongs to a long message. */
 void shm_offer_line(shm_group *group, shm_channel *channel, const shm_message_line *line);
 /* Advances a long message; true when something happened. */

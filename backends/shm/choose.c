@@ -1,9 +1,10 @@
 /* backends/shm/choose.c - which way a larger collective goes when that depends on where the ranks' buffers lie.
  *
- * Every rank publishes a descriptor of its buffers in its cell's first line, with what it allows (shm_reach): the least that
- * a rank allows decides. All mapped: direct. Else, for sizes where it pays and where the kernel permits it: remote. Else as if
- * there were no descriptors. A rank that allows too little for what could still come of it knows the answer and goes on at
- * once; the others wait for all descriptors. So all come to the same answer, and only those wait that may gain from it.
+ * Every rank publishes a descriptor of its buffers in its cell's first line, with what it allows (shm_reach): the
+ * least that a rank allows decides. All mapped: direct. Else, for sizes where it pays and where the kernel permits it:
+ * remote. Else as if there were no descriptors. A rank that allows too little for what could still come of it knows
+ * the answer and goes on at once; the others wait for all descriptors. So all come to the same answer, and only those
+ * wait that may gain from it.
  *
  * Up to eager_nbytes the other way is through the cells: a rank that is not mapped puts its bytes behind the descriptor
  * before it publishes; one that is does so when it has found that not all are (about.payload says when).
@@ -12,7 +13,8 @@
  */
 #include "internal.h"
 
-#define REMOTE_NBYTES 524288
+#define REMOTE_NBYTES 65536 /* see is_remote_better() */
+#define REMOTE_END_NBYTES 4194304
 
 enum { PHASE_PUBLISH, PHASE_DESCRIPTORS, PHASE_TAKE };
 
@@ -31,8 +33,9 @@ static size_t cell_share(const shm_group *group)
     return block > SIZE_MAX / ranks ? SIZE_MAX : block * (ranks - 1);
 }
 
-/* Is going through the kernel faster than through the rings? Measured: where cores are far apart, and one rank's bytes go to
- * one place, so that two copies become one. Reductions read the rings while they compute, which costs nothing extra. A
+/* Is going through the kernel faster than through the rings? Measured: where the two cores are far apart, and one
+ * rank's bytes go to one place, so that two copies become one. Two near cores are faster through a ring that stays in
+ * the cache, and so are very long blocks; reductions read the rings while they compute, which costs nothing extra. A
  * pure function of agreed values. */
 static bool is_remote_better(const shm_group *group)
 {
@@ -41,8 +44,9 @@ static bool is_remote_better(const shm_group *group)
         return false;
     if (group->instance->settings.is_cma_forced)
         return true;
-    return group->is_far && !traits->is_reducing && (traits->is_root_writing || traits->is_root_reading) &&
-           cell_share(group) >= REMOTE_NBYTES;
+    bool is_rooted = traits->is_root_writing || traits->is_root_reading;
+    size_t nbytes = cell_share(group);
+    return group->is_far && is_rooted && !traits->is_reducing && nbytes >= REMOTE_NBYTES && nbytes < REMOTE_END_NBYTES;
 }
 
 bool shm_choose_applies(const shm_group *group)

@@ -1,16 +1,16 @@
 /* backends/shm/coll.c - starting, testing and ending collectives; which path they take.
  *
- * One collective is active on a group at a time; its state is group->coll. start chooses a path and takes the first steps, so
- * a small collective whose peers came first is complete when start returns. After the call that says so the own buffers are
- * the caller's again.
+ * One collective is active on a group at a time; its state is group->coll. start chooses a path and takes the first
+ * steps, so a small collective whose peers came first is complete when start returns. After the call that says so the
+ * own buffers are the caller's again.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "internal.h"
 #include <sched.h>
 
-#define EAGER_POLLS 100  /* without a pause between them */
-#define YIELD_NS 50000   /* of yielding before a blocking call sleeps */
+#define EAGER_POLLS 100 /* without a pause between them */
+#define YIELD_NS 50000  /* of yielding before a blocking call sleeps */
 #define SLEEP_NS 1000000
 
 /* ---- one rank ---- */
@@ -120,6 +120,14 @@ kith_status shm_coll_start(void *group_, const kith_be_coll *args, kith_be_slot 
     return KITH_OK;
 }
 
+/* For fruitless steps. Other paths go on after a failure, so that the peers complete; this one cannot. */
+static kith_status check(shm_group *group)
+{
+    if (group->coll.path == SHM_PATH_REMOTE && group->coll.status != KITH_OK)
+        return group->coll.status;
+    return shm_group_check(group);
+}
+
 kith_status shm_coll_test(void *group_, kith_be_slot *slot, int *is_done)
 {
     shm_group *group = group_;
@@ -128,19 +136,19 @@ kith_status shm_coll_test(void *group_, kith_be_slot *slot, int *is_done)
         return group->coll.status;
     }
     *is_done = 0;
-    kith_status status = shm_group_check(group);
+    kith_status status = check(group);
     if (status != KITH_OK)
         shm_coll_cancel(group, slot);
     return status;
 }
 
-/* What a blocking call does when spinning has not helped. On a loaded machine one yield can last for milliseconds, so the
- * clock is read after each. */
+/* What a blocking call does when spinning has not helped. On a loaded machine one yield can last for milliseconds, so
+ * the clock is read after each. */
 static kith_status wait_long(shm_group *group)
 {
     int64_t since = shm_now_ns(), now = since;
     while (!shm_coll_advance(group)) {
-        kith_status status = shm_group_check(group);
+        kith_status status = check(group);
         if (status != KITH_OK) {
             shm_coll_cancel(group, NULL);
             return status;
@@ -169,7 +177,8 @@ kith_status shm_coll_run(void *group_, const kith_be_coll *args)
     return group->coll.status;
 }
 
-/* On the other paths only this rank touches its buffers. A rank that waits for descriptors may have told its own already. */
+/* On the other paths only this rank touches its buffers. A rank that waits for descriptors may have told its own
+ * already. */
 void shm_coll_cancel(void *group_, kith_be_slot *slot)
 {
     shm_group *group = group_;

@@ -1,7 +1,7 @@
 /* backends/shm/copy.c - copying, with streaming stores where they win.
  *
- * A buffer much larger than the cache is written around it: the lines need not be read first, and what the cache holds stays
- * there. Below that size it is the other way round, the reader finds the lines in the shared cache.
+ * A buffer much larger than the cache is written around it: the lines need not be read first, and what the cache holds
+ * stays there. Below that size it is the other way round, the reader finds the lines in the shared cache.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,7 +1,8 @@
 /* backends/shm/direct.c - collectives in the ranks' own buffers: nothing is staged.
  *
- * Either all buffers are mapped by all ranks (direct), or the kernel copies between processes (remote: process_vm_readv and
- * process_vm_writev, see remote.c). All ranks can reach all buffers, so the work is divided as is best:
+ * Either all buffers are mapped by all ranks (direct), or the kernel copies between processes (remote:
+ * process_vm_readv and process_vm_writev, see remote.c). All ranks can reach all buffers, so the work is divided as is
+ * best:
  *
  *     all_reduce           slice r of all inputs -> slice r of all outputs
  *     reduce               slice r of all inputs -> slice r of root's output
@@ -12,9 +13,9 @@
  *
  * On the remote path a rank reads the other inputs of a piece into its scratch, reduces there and writes results out.
  *
- * Two hand-shakes: the descriptors say that all have come (choose.c), `done` says that a rank's share is finished; an operation
- * ends when all are done, since until then others work in this rank's buffers. In place needs nothing: an element is
- * read and written by one rank only (the forms where that is not so are not announced as mapped).
+ * Two hand-shakes: the descriptors say that all have come (choose.c), `done` says that a rank's share is finished; an
+ * operation ends when all are done, since until then others work in this rank's buffers. In place needs nothing: an
+ * element is read and written by one rank only (the forms where that is not so are not announced as mapped).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -196,7 +197,8 @@ void shm_direct_begin(shm_group *group, bool is_remote)
     coll->end = shm_in(group, group->rank).nbytes;
     coll->piece_nbytes = PIECE_NBYTES;
     if (is_remote) /* scratch holds one piece of each rank */
-        coll->piece_nbytes = shm_min(REMOTE_PIECE_NBYTES, group->scratch_nbytes / (size_t)group->size / SHM_LINE * SHM_LINE);
+        coll->piece_nbytes =
+            shm_min(REMOTE_PIECE_NBYTES, group->scratch_nbytes / (size_t)group->size / SHM_LINE * SHM_LINE);
     if (coll->traits->is_reducing && coll->traits->is_multicast)
         share_slice(group);
 }
@@ -225,7 +227,8 @@ static void fail_remote(shm_group *group)
 {
     shm_coll *coll = &group->coll;
     if (coll->status == KITH_OK)
-        coll->status = group->host->fail(KITH_ERR_PEER_FAILED, "%s on group %s: rank %d cannot reach the buffers of the others: %s",
+        coll->status = group->host->fail(KITH_ERR_PEER_FAILED,
+                                         "%s on group %s: rank %d cannot reach the buffers of the others: %s",
                                          kith_coll_name(coll->args->kind), group->name, group->rank, strerror(errno));
 }
 

@@ -1,12 +1,13 @@
 /* backends/shm/doorbell.c - sleeping, and waking those who sleep.
  *
- * A rank that has waited for long sleeps on its doorbell, a futex word in each of its groups' arenas. Ranks that publish
- * something look at one counter, `sleepers`, and ring only when it is not zero, so the common case costs one load of a line
- * that nobody writes.
+ * A rank that has waited for long sleeps on its doorbell, a futex word in each of its groups' arenas. Ranks that
+ * publish something look at one counter, `sleepers`, and ring only when it is not zero, so the common case costs one
+ * load of a line that nobody writes.
  *
- * The sleeper says that it sleeps, then looks once more; the publisher publishes, then looks at sleepers. On both sides the store
- * must come before the load. The sleeper pays for both: membarrier() makes every running thread of the processes that
- * registered pass a barrier. Where the kernel lacks it, a sleep may miss its wake-up and lasts SHORT_SLEEP_NS at most.
+ * The sleeper says that it sleeps, then looks once more; the publisher publishes, then looks at sleepers. On both
+ * sides the store must come before the load. The sleeper pays for both: membarrier() makes every running thread of the
+ * processes that registered pass a barrier. Where the kernel lacks it, a sleep may miss its wake-up and lasts
+ * SHORT_SLEEP_NS at most.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -76,7 +77,8 @@ static void wait_on(struct wait_entry *entries, unsigned count, int64_t timeout_
 #endif
     struct timespec timeout = { (time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000) };
     if (count == 1)
-        syscall(SYS_futex, (uint32_t *)(uintptr_t)entries[0].address, FUTEX_WAIT, (uint32_t)entries[0].value, &timeout, NULL, 0);
+        syscall(SYS_futex, (uint32_t *)(uintptr_t)entries[0].address, FUTEX_WAIT, (uint32_t)entries[0].value, &timeout,
+                NULL, 0);
     else
         nanosleep(&timeout, NULL);
 }

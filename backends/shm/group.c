@@ -2,14 +2,13 @@
  *
  *     exchange of processes  ->  arena  ->  channels  ->  probes  ->  ready
  *
- * Each step is taken by all members or fails on all (host->exchange()). Destroying is local: the arena lives until the last
- * member has unmapped it, so a slower member still finds what it needs.
+ * Each step is taken by all members or fails on all (host->exchange()). Destroying is local: the arena lives until the
+ * last member has unmapped it, so a slower member still finds what it needs.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "internal.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #define DIRECT_NBYTES 2048
@@ -25,35 +24,36 @@ typedef struct introduction {
 static bool allocate(shm_group *group)
 {
     size_t size = (size_t)group->size;
-    group->peers = calloc(size, sizeof *group->peers);
-    group->out = calloc(size, sizeof *group->out);
-    group->in = calloc(size, sizeof *group->in);
-    group->far_send = calloc(size, sizeof *group->far_send);
-    group->far_recv = calloc(size, sizeof *group->far_recv);
-    group->sources = calloc(size, sizeof *group->sources);
-    group->targets = calloc(size, sizeof *group->targets);
+    group->peers = shm_new(group->host, size, sizeof *group->peers);
+    group->out = shm_new(group->host, size, sizeof *group->out);
+    group->in = shm_new(group->host, size, sizeof *group->in);
+    group->far_send = shm_new(group->host, size, sizeof *group->far_send);
+    group->far_recv = shm_new(group->host, size, sizeof *group->far_recv);
+    group->sources = shm_new(group->host, size, sizeof *group->sources);
+    group->targets = shm_new(group->host, size, sizeof *group->targets);
     return group->peers != NULL && group->out != NULL && group->in != NULL && group->far_send != NULL &&
            group->far_recv != NULL && group->sources != NULL && group->targets != NULL;
 }
 
 static void release(shm_group *group)
 {
-    free(group->peers);
-    free(group->out);
-    free(group->in);
-    free(group->far_send);
-    free(group->far_recv);
-    free(group->sources);
-    free(group->targets);
-    free(group->scratch);
-    free(group);
+    const kith_be_host *host = group->host;
+    shm_delete(group->host, group->peers);
+    shm_delete(group->host, group->out);
+    shm_delete(group->host, group->in);
+    shm_delete(group->host, group->far_send);
+    shm_delete(group->host, group->far_recv);
+    shm_delete(group->host, group->sources);
+    shm_delete(group->host, group->targets);
+    shm_delete(group->host, group->scratch);
+    shm_delete(host, group);
 }
 
 static kith_status introduce(shm_group *group, kith_status status)
 {
     introduction mine = { shm_process_number(), shm_process_start_time(getpid()), getpid(), group->host->spin == 0,
                           group->instance->has_membarrier };
-    introduction *all = calloc((size_t)group->size, sizeof *all);
+    introduction *all = shm_new(group->host, (size_t)group->size, sizeof *all);
     if (all == NULL && status == KITH_OK)
         status = group->host->fail(KITH_ERR_NO_MEMORY, "no memory to set up group %s", group->name);
     status = group->host->exchange(group->cookie, status, &mine, sizeof mine, all);
@@ -69,7 +69,7 @@ static kith_status introduce(shm_group *group, kith_status status)
         group->has_membarrier = group->has_membarrier && all[r].has_membarrier != 0;
         group->is_oversubscribed = group->is_oversubscribed || all[r].is_oversubscribed != 0;
     }
-    free(all);
+    shm_delete(group->host, all);
     return status;
 }
 
@@ -83,11 +83,10 @@ static kith_status prepare(shm_group *group)
     group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES : stream;
     size_t most = (size_t)group->sizes.cell_nbytes;
     group->scratch_nbytes = most > group->sizes.ring_nbytes / 2 ? most : (size_t)group->sizes.ring_nbytes / 2;
-    void *scratch = NULL;
-    if (posix_memalign(&scratch, 4096, group->scratch_nbytes) != 0)
-        return group->host->fail(KITH_ERR_NO_MEMORY, "no memory for %zu bytes of scratch of group %s", group->scratch_nbytes,
-                                 group->name);
-    group->scratch = scratch;
+    group->scratch = group->host->alloc(group->host->cookie, group->scratch_nbytes, 4096);
+    if (group->scratch == NULL)
+        return group->host->fail(KITH_ERR_NO_MEMORY, "no memory for %zu bytes of scratch of group %s",
+                                 group->scratch_nbytes, group->name);
     return shm_channels_create(group);
 }
 
@@ -95,7 +94,7 @@ kith_status shm_group_create(void *instance_, const kith_be_group_info *info, vo
 {
     shm_instance *instance = instance_;
     const kith_be_host *host = instance->host;
-    shm_group *group = calloc(1, sizeof *group);
+    shm_group *group = shm_new(host, 1, sizeof *group);
     kith_status status = KITH_OK;
     if (group == NULL) {
         status = host->fail(KITH_ERR_NO_MEMORY, "no memory for group %s", info->name);
@@ -109,7 +108,8 @@ kith_status shm_group_create(void *instance_, const kith_be_group_info *info, vo
     group->size = info->size;
     snprintf(group->name, sizeof group->name, "%s", info->name);
     if (!info->is_one_node)
-        status = host->fail(KITH_ERR_UNSUPPORTED, "group %s spans hosts: shm reaches only ranks of one host", group->name);
+        status =
+            host->fail(KITH_ERR_UNSUPPORTED, "group %s spans hosts: shm reaches only ranks of one host", group->name);
     else if (!allocate(group))
         status = host->fail(KITH_ERR_NO_MEMORY, "no memory for group %s", group->name);
     status = introduce(group, status);
@@ -154,7 +154,7 @@ void shm_group_abort(void *group_)
 {
     shm_group *group = group_;
     uint64_t expected = 0;
-    __atomic_compare_exchange_n(&group->header->aborted.value, &expected, (uint64_t)group->rank + 1, false, __ATOMIC_SEQ_CST,
-                                __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&group->header->aborted.value, &expected, (uint64_t)group->rank + 1, false,
+                                __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
     shm_doorbell_ring(group);
 }

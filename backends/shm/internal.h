@@ -1,14 +1,14 @@
 /* backends/shm/internal.h - the objects of the shared-memory backend and what its files offer each other.
  *
- * One arena per group (arena.c), laid out as layout.c says: a header, one block of single-writer words per rank, cells for
- * small collectives, a ring of bytes per rank for large ones, and one message channel per ordered pair of ranks.
+ * One arena per group (arena.c), laid out as layout.c says: a header, one block of single-writer words per rank, cells
+ * for small collectives, a ring of bytes per rank for large ones, and one message channel per ordered pair of ranks.
  *
  * Rules that everything here keeps:
  *   - A shared word has one writer, unless its comment says otherwise. Writers store with release, readers load with
  *     acquire. Numbers only grow, so nothing is ever reset.
- *   - A collective has a number, 1, 2, ..., the same on all ranks (coll.c). A rank works on one at a time, in order: a rank
- *     that started number s has finished s - 1.
- *   - Which path an operation takes is a pure function of values that are equal on all ranks: arguments that must agree,
+ *   - A collective has a number, 1, 2, ..., the same on all ranks (coll.c). A rank works on one at a time, in order: it
+ *     has finished number s - 1 when it starts number s.
+ *   - Which path an operation takes is a pure function of values equal on all ranks: arguments that must agree,
  *     settings that were compared, and what the ranks published for this operation.
  *   - Nothing blocks: every *_step() does what can be done now and returns.
  *
@@ -34,7 +34,7 @@ typedef struct shm_word {
     unsigned char pad[120];
 } __attribute__((aligned(128))) shm_word;
 
-/* ---- the arena --------------------------------------------------------------------------------------------------------- */
+/* ---- the arena --------------------------------------------------------------------------------------------------- */
 
 typedef struct shm_header {
     uint64_t magic, nonce; /* written by rank 0 before anybody else maps the arena */
@@ -66,12 +66,12 @@ typedef struct shm_cell {
     union {
         unsigned char bytes[SHM_INLINE_NBYTES];
         struct {
-            uint64_t payload;                   /* number of the collective once the bytes behind the line are there */
-            uint64_t send, recv;                /* addresses in the rank's process */
-            uint64_t send_offset, recv_offset;  /* in the regions */
-            uint32_t send_region, recv_region;  /* 0: none */
-            uint32_t reach;                     /* shm_reach */
-            uint32_t is_inline;                 /* v-forms: the blocks follow the table of sizes */
+            uint64_t payload;                  /* number of the collective once the bytes behind the line are there */
+            uint64_t send, recv;               /* addresses in the rank's process */
+            uint64_t send_offset, recv_offset; /* in the regions */
+            uint32_t send_region, recv_region; /* 0: none */
+            uint32_t reach;                    /* shm_reach */
+            uint32_t is_inline;                /* v-forms: the blocks follow the table of sizes */
         } about;
     };
 } __attribute__((aligned(64))) shm_cell;
@@ -85,7 +85,7 @@ typedef struct shm_sizes {
 } shm_sizes;
 
 typedef struct shm_layout {
-    size_t blocks, cells, rings, channels;              /* offsets */
+    size_t blocks, cells, rings, channels; /* offsets */
     size_t cell_stride, ring_stride, channel_stride;
     size_t total_nbytes;
 } shm_layout;
@@ -97,7 +97,7 @@ bool shm_sizes_choose(const struct shm_settings *settings, int size, int scale, 
 /* False on overflow. */
 bool shm_layout_compute(const shm_sizes *sizes, int size, shm_layout *layout);
 
-/* ---- the process's side ------------------------------------------------------------------------------------------------ */
+/* ---- the process's side ------------------------------------------------------------------------------------------ */
 
 /* Values of the settings, parsed at open. SIZE_MAX: automatic. */
 typedef struct shm_settings {
@@ -117,24 +117,24 @@ typedef struct shm_instance {
 
 /* A piece of memory of which every rank of the group has its own part, mapped by all. */
 typedef struct shm_part {
-    unsigned char *base;      /* where it is mapped here */
+    unsigned char *base; /* where it is mapped here */
     size_t nbytes;
     uint64_t nonce;
 } shm_part;
 
 typedef struct shm_region {
-    uint32_t id;              /* the same on all ranks, from 1 */
-    bool is_registered;       /* replaced the caller's pages */
-    shm_part parts[];         /* [size] */
+    uint32_t id;        /* the same on all ranks, from 1 */
+    bool is_registered; /* replaced the caller's pages */
+    shm_part parts[];   /* [size] */
 } shm_region;
 
 typedef struct shm_peer {
     pid_t pid;
-    uint64_t process;         /* random number of the process */
-    uint64_t start_time;      /* of the process, in clock ticks since boot: tells reused pids apart */
-    int pidfd;                /* -1: none */
-    bool is_here;             /* in this process */
-    bool is_watched;          /* its death can be noticed */
+    uint64_t process;    /* random number of the process */
+    uint64_t start_time; /* of the process, in clock ticks since boot: tells reused pids apart */
+    int pidfd;           /* -1: none */
+    bool is_here;        /* in this process */
+    bool is_watched;     /* its death can be noticed */
     bool is_dead;
 } shm_peer;
 
@@ -157,7 +157,7 @@ typedef enum shm_path {
 
 /* What a kind of collective is, as data movement (traits.c). */
 typedef struct shm_traits {
-    bool is_multicast;    /* all readers get the same bytes of a writer */
+    bool is_multicast; /* all readers get the same bytes of a writer */
     bool is_reducing;
     bool is_root_writing; /* only root has something to give */
     bool is_root_reading; /* only root wants something */
@@ -173,26 +173,26 @@ typedef struct shm_coll {
     const shm_traits *traits;
     uint64_t number;
     shm_path path;
-    int phase;              /* the path's */
-    int next_peer;          /* ranks below are dealt with in this phase */
+    int phase;     /* the path's */
+    int next_peer; /* ranks below are dealt with in this phase */
     bool is_active, is_writer, is_reader;
-    bool has_own;           /* the own block is copied here (not for reductions) */
-    bool is_own_staged;     /* the own block overlaps recv: it is reduced from a copy */
+    bool has_own;       /* the own block is copied here (not for reductions) */
+    bool is_own_staged; /* the own block overlaps recv: it is reduced from a copy */
     kith_status status;
-    size_t block_nbytes;    /* the largest block of any pair of ranks; equal on all */
+    size_t block_nbytes; /* the largest block of any pair of ranks; equal on all */
     /* where the own blocks lie, for kinds with blocks of one size; v-forms: in group->out and in */
     bool is_listed;
     unsigned char *out_start, *in_start;
     size_t out_stride, in_stride;
     /* staged */
-    uint64_t base;          /* ring position of the first piece */
-    size_t chunk_nbytes;    /* ring bytes per round */
-    size_t piece_nbytes;    /* of a block, per round */
+    uint64_t base;       /* ring position of the first piece */
+    size_t chunk_nbytes; /* ring bytes per round */
+    size_t piece_nbytes; /* of a block, per round */
     uint64_t rounds, filled, reduced, drained;
     size_t own_nbytes, own_at; /* bytes of the own block to copy, and copied */
-    uint64_t moves;         /* grows with everything that was done */
+    uint64_t moves;            /* grows with everything that was done */
     /* direct, remote */
-    size_t begin, end, at;  /* the own share in bytes */
+    size_t begin, end, at; /* the own share in bytes */
     int64_t started_ns;
 } shm_coll;
 
@@ -205,49 +205,49 @@ typedef struct shm_group {
     void *cookie;
     char name[64];
     int rank, size;
-    bool is_oversubscribed;  /* more ranks on this host than CPUs; agreed */
+    bool is_oversubscribed; /* more ranks on this host than CPUs; agreed */
     bool is_one_process;
-    bool is_memfd;           /* what its memory is made of */
-    bool has_membarrier;     /* all have it */
-    bool has_remote;         /* process_vm_* works between all; agreed */
-    bool is_far;             /* slow hand-over between the cores; agreed */
-    uint64_t flag_ns;        /* hand-over between two cores, measured at creation; 0: not measured */
-    shm_peer *peers;         /* [size] */
+    bool is_memfd;       /* what its memory is made of */
+    bool has_membarrier; /* all have it */
+    bool has_remote;     /* process_vm_* works between all; agreed */
+    bool is_far;         /* slow hand-over between the cores; agreed */
+    uint64_t flag_ns;    /* hand-over between two cores, measured at creation; 0: not measured */
+    shm_peer *peers;     /* [size] */
 
     unsigned char *arena;
     uint64_t arena_nonce;
     shm_sizes sizes;
     shm_layout layout;
     shm_header *header;
-    shm_rank_block *blocks;  /* [size], in the arena */
+    shm_rank_block *blocks; /* [size], in the arena */
     unsigned char *cells, *rings;
 
-    uint64_t number;         /* collectives started */
-    uint64_t finished_min;   /* every rank has finished this one */
-    uint64_t ring_position;  /* where the next staged collective starts; equal on all */
-    uint64_t consumed_min;   /* every other rank has consumed up to here */
-    size_t eager_nbytes;     /* cells up to this many bytes in a cell */
-    size_t direct_nbytes;    /* larger collectives look whether all buffers are mapped */
-    size_t stream_nbytes;    /* buffers from this size on are written with streaming stores */
+    uint64_t number;        /* collectives started */
+    uint64_t finished_min;  /* every rank has finished this one */
+    uint64_t ring_position; /* where the next staged collective starts; equal on all */
+    uint64_t consumed_min;  /* every other rank has consumed up to here */
+    size_t eager_nbytes;    /* cells up to this many bytes in a cell */
+    size_t direct_nbytes;   /* larger collectives look whether all buffers are mapped */
+    size_t stream_nbytes;   /* buffers from this size on are written with streaming stores */
     shm_coll coll;
-    shm_span *out, *in;      /* [size] blocks of v-forms; use shm_out() and shm_in() */
+    shm_span *out, *in;                   /* [size] blocks of v-forms; use shm_out() and shm_in() */
     unsigned char **far_send, **far_recv; /* [size] the ranks' buffers: as mapped here, or addresses in their process */
-    const void **sources;    /* [size] */
-    void **targets;          /* [size] */
-    unsigned char *scratch;  /* scratch_nbytes: private, for pieces */
+    const void **sources;                 /* [size] */
+    void **targets;                       /* [size] */
+    unsigned char *scratch;               /* scratch_nbytes: private, for pieces */
     size_t scratch_nbytes;
 
-    shm_region **regions;    /* [region_count], by address of the own part */
+    shm_region **regions; /* [region_count], by address of the own part */
     size_t region_count, region_capacity;
     shm_region **regions_by_id; /* [region_ids]: id - 1; NULL: freed */
-    uint32_t region_ids;     /* given out so far; equal on all */
+    uint32_t region_ids;        /* given out so far; equal on all */
 
     struct shm_channels *channels;
-    unsigned polls;          /* fruitless tests in a row */
-    int64_t checked_ns;      /* last look for dead peers */
+    unsigned polls;     /* fruitless tests in a row */
+    int64_t checked_ns; /* last look for dead peers */
 } shm_group;
 
-/* ---- shared words ------------------------------------------------------------------------------------------------------ */
+/* ---- shared words ------------------------------------------------------------------------------------------------ */
 
 static inline uint64_t shm_load(const uint64_t *word)
 {
@@ -266,6 +266,22 @@ static inline void shm_pause(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+/* Zeroed memory from the host; NULL on failure or overflow. */
+static inline void *shm_new(const kith_be_host *host, size_t count, size_t nbytes)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, nbytes, &total))
+        return NULL;
+    void *data = host->alloc(host->cookie, total != 0 ? total : 1, SHM_LINE);
+    return data != NULL ? memset(data, 0, total) : NULL;
+}
+
+static inline void shm_delete(const kith_be_host *host, void *data)
+{
+    if (data != NULL)
+        host->free(host->cookie, data);
 }
 
 static inline size_t shm_min(size_t a, size_t b)
@@ -318,162 +334,6 @@ static inline int shm_place(int from, int to)
     return to < from ? to : to - 1;
 }
 
-/* ---- arena.c: shared memory objects ------------------------------------------------------------------------------------ */
-
-/* How another process opens a piece of shared memory. */
-typedef struct shm_handle {
-    uint64_t nonce, nbytes;
-    uint64_t device, inode; /* what must be found there: pids and descriptors are used again */
-    int64_t pid;
-    int32_t fd;             /* of the owner; -1: path is used */
-    int32_t is_valid;       /* 0: the owner has nothing to offer */
-    char path[208];
-} shm_handle;
-
-/* A shared memory object in the owner's hands. */
-typedef struct shm_object {
-    shm_handle handle;
-    int fd;
-} shm_object;
-
-/* A memfd (the failure is not recorded: a file is tried next), or a file in the directory, reserved in full:
- * KITH_ERR_NO_RESOURCE names the path, what is needed and what is free. */
-kith_status shm_object_create(shm_instance *instance, size_t nbytes, bool as_memfd, shm_object *object);
-/* Closes the file descriptor and removes the name: what is mapped stays. */
-void shm_object_close(shm_object *object);
-/* Maps what handle names. own: the object when this rank made it, else NULL. at: the address to replace, or NULL. is_quiet: a
- * failure is not recorded. Ranks of one process share one mapping, counted by nonce. */
-kith_status shm_map(shm_instance *instance, const shm_handle *handle, const shm_object *own, void *at, bool is_quiet,
-                    unsigned char **base);
-/* Drops one count; the last one unmaps, unless keep. */
-void shm_unmap(uint64_t nonce, bool keep);
-
-
-uint64_t shm_process_number(void); /* random, of this process */
-
-/* ---- arena.c ---- */
-
-kith_status shm_arena_create(shm_group *group);
-
-/* ---- traits.c ---------------------------------------------------------------------------------------------------------- */
-
-/* Says where the blocks of group->coll lie, from its arguments. */
-void shm_blocks_find(shm_group *group);
-
-/* ---- the paths: true when the own part of the operation is complete ---------------------------------------------------------- */
-
-bool shm_cells_ready(shm_group *group); /* the own cell may be written */
-bool shm_cells_fits(const shm_group *group);
-bool shm_cells_step(shm_group *group);
-/* For choose.c: the bytes behind the descriptor, and taking them. */
-void shm_cells_fill(shm_group *group);
-bool shm_cells_take(shm_group *group);
-bool shm_tables_step(shm_group *group);
-
-/* True when everybody consumed what the own ring held a turn ago at the positions before end. */
-bool shm_ring_is_free(shm_group *group, uint64_t end);
-void shm_staged_begin(shm_group *group);
-bool shm_staged_step(shm_group *group);
-void shm_slices_begin(shm_group *group);
-bool shm_slices_step(shm_group *group);
-
-/* choose.c: descriptors first, then one of the paths below. */
-bool shm_choose_applies(const shm_group *group);
-bool shm_choose_step(shm_group *group);
-/* False while a descriptor is missing. */
-
-/* direct.c */
-void shm_direct_begin(shm_group *group, bool is_remote);
-bool shm_direct_step(shm_group *group);
-/* touch.c */
-/* Around work in other ranks' buffers. False: not allowed any more (coll_cancel). */
-bool shm_touch_begin(shm_group *group);
-void shm_touch_end(shm_group *group);
-/* Forbids it to all ranks and waits until none is at it. */
-void shm_touch_forbid(shm_group *group);
-
-/* ---- coll.c ------------------------------------------------------------------------------------------------------------- */
-
-kith_status shm_coll_start(void *group, const kith_be_coll *args, kith_be_slot *slot);
-kith_status shm_coll_test(void *group, kith_be_slot *slot, int *is_done);
-kith_status shm_coll_run(void *group, const kith_be_coll *args);
-void shm_coll_cancel(void *group, kith_be_slot *slot);
-void shm_coll_missing(void *group, kith_be_slot *slot, unsigned char *is_missing);
-/* Advances the active collective; remembers its completion for the next test. */
-bool shm_coll_advance(shm_group *group);
-/* The path for large blocks when the buffers are not mapped. */
-void shm_choose_unmapped(shm_group *group);
-/* One step on coll->path. */
-bool shm_path_step(shm_group *group);
-
-/* ---- group.c ------------------------------------------------------------------------------------------------------------ */
-
-kith_status shm_group_create(void *instance, const kith_be_group_info *info, void **group);
-void shm_group_destroy(void *group);
-void shm_group_abort(void *group);
-
-/* ---- probe.c ------------------------------------------------------------------------------------------------------------ */
-
-/* What works between the members and how fast. Collective; agrees on status. */
-kith_status shm_probe(shm_group *group, kith_status status);
-
-/* ---- messages.c, channel.c ---------------------------------------------------------------------------------------------- */
-
-kith_status shm_channels_create(shm_group *group);
-void shm_channels_destroy(shm_group *group);
-size_t shm_channel_nbytes(const shm_sizes *sizes);
-kith_status shm_send_start(void *group, const kith_be_msg *msg, kith_be_slot *slot);
-kith_status shm_recv_start(void *group, const kith_be_msg *msg, kith_be_slot *slot);
-kith_status shm_msg_test(void *group, kith_be_slot *slot, int *is_done, size_t *nbytes);
-void shm_msg_cancel(void *group, kith_be_slot *slot);
-/* Advances all messages of the group; true when something happened. */
-bool shm_messages_progress(shm_group *group);
-/* True while a message of this group is not complete. */
-bool shm_messages_pending(const shm_group *group);
-
-/* ---- copy.c, remote.c, mem.c -------------------------------------------------------------------------------------------- */
-
-/* memcpy; with streaming stores when the whole operation is total_nbytes and that is much. */
-void shm_copy(const shm_group *group, void *to, const void *from, size_t nbytes, size_t total_nbytes);
-
-/* Bytes of another process; false with errno when that fails. */
-bool shm_remote_read(shm_group *group, int peer, void *to, const void *from, size_t nbytes);
-bool shm_remote_write(shm_group *group, int peer, void *to, const void *from, size_t nbytes);
-
-/* Number of the region that holds all of [data, data + nbytes), and where in it; 0: none. */
-uint32_t shm_region_find(shm_group *group, const void *data, size_t nbytes, uint64_t *offset);
-/* Where rank's part of a region, at offset, is mapped here. */
-unsigned char *shm_region_at(shm_group *group, uint32_t id, int rank, uint64_t offset);
-kith_status shm_mem_alloc(void *group, size_t nbytes, void **ptr);
-kith_status shm_mem_free(void *group, void *ptr);
-kith_status shm_mem_register(void *group, void *ptr, size_t nbytes);
-kith_status shm_mem_deregister(void *group, void *ptr);
-void shm_regions_destroy(shm_group *group);
-
-/* ---- doorbell.c --------------------------------------------------------------------------------------------------------- */
-
-void shm_doorbell_open(shm_instance *instance);
-/* What this thread stored before is seen by, and what it loads after comes after, all running ranks that registered. */
-void shm_heavy_fence(void);
-void shm_doorbell_ring(shm_group *group); /* wakes all sleepers of the group */
-void shm_idle(void *instance, int64_t timeout_ns);
-
-/* After a word was published that a peer may sleep for. */
-static inline void shm_wake(shm_group *group)
-{
-    if (__builtin_expect(__atomic_load_n(&group->header->sleepers.value, __ATOMIC_RELAXED) != 0, 0))
-        shm_doorbell_ring(group);
-}
-
-/* ---- liveness.c --------------------------------------------------------------------------------------------------------- */
-
-int64_t shm_now_ns(void);
-uint64_t shm_process_start_time(pid_t pid);
-void shm_peers_watch(shm_group *group);
-void shm_peers_unwatch(shm_group *group);
-/* False once its process is known to have ended; looks. */
-bool shm_peer_is_alive(shm_group *group, int rank);
-/* For fruitless tests: KITH_ERR_ABORTED after an abort; now and then looks for dead peers and tells the core. */
-kith_status shm_group_check(shm_group *group);
+#include "parts.h"
 
 #endif

@@ -2,9 +2,9 @@
  *
  *     header | words of rank 0, 1, ... | cells of rank 0, ... | ring of rank 0, ... | channel 0->0, 0->1, ...
  *
- * The parts shrink as groups grow, so that the arena of 64 ranks is not 64 * 64 times that of one. Strides are no powers of
- * two: equal pieces of different ranks would fall into the same sets of the caches. Pages that nobody touches cost nothing
- * (but in a file, which is reserved as a whole: scale halves the sizes until it fits).
+ * The parts shrink as groups grow, so that the arena of 64 ranks is not 64 * 64 times that of one. Strides are no
+ * powers of two: equal pieces of different ranks would fall into the same sets of the caches. Pages that nobody
+ * touches cost nothing (but in a file, which is reserved as a whole: scale halves the sizes until it fits).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,9 +1,9 @@
 /* backends/shm/liveness.c - noticing that the others are gone.
  *
- * A rank that waits in vain looks every few milliseconds whether a peer's process has ended: through a pidfd, or, on older
- * kernels, by its pid and start time. What a process wrote before it died is still in the arena, so messages are drained
- * once more before the death is told. Ranks in this process are not watched, nor are pids that this process cannot
- * see (another pid name space): there the deadline has to do.
+ * A rank that waits in vain looks every few milliseconds whether a peer's process has ended: through a pidfd, or, on
+ * older kernels, by its pid and start time. What a process wrote before it died is still in the arena, so messages are
+ * drained once more before the death is told. Ranks in this process are not watched, nor are pids that this process
+ * cannot see (another pid name space): there the deadline has to do.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,9 +1,10 @@
 /* backends/shm/mem.c - memory that all ranks of a group map.
  *
- * A region has one part per rank, each a shared memory object of its owner that all others map too. kith_mem_alloc() makes new
- * parts; kith_mem_register() moves the caller's pages into a part: their content is copied into the object and the object is
- * mapped over them, so addresses stay. Regions are numbered alike on all ranks, since they are made and freed in the same
- * order everywhere: an operation names a buffer as (region, offset), and each rank knows where it has mapped that.
+ * A region has one part per rank, each a shared memory object of its owner that all others map too. kith_mem_alloc()
+ * makes new parts; kith_mem_register() moves the caller's pages into a part: their content is copied into the object
+ * and the object is mapped over them, so addresses stay. Regions are numbered alike on all ranks, since they are made
+ * and freed in the same order everywhere: an operation names a buffer as (region, offset), and each rank knows where
+ * it has mapped that.
  *
  * In a process with several ranks they share one mapping of each part (object.c).
  *
@@ -15,7 +16,6 @@
 #include "internal.h"
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -73,14 +73,21 @@ static bool reserve(shm_group *group)
     if (group->region_count < group->region_capacity && group->region_ids < group->region_capacity)
         return true;
     size_t capacity = group->region_capacity * 2 + 16;
-    shm_region **sorted = realloc(group->regions, capacity * sizeof *sorted);
-    if (sorted != NULL)
-        group->regions = sorted;
-    shm_region **by_id = realloc(group->regions_by_id, capacity * sizeof *by_id);
-    if (by_id != NULL)
-        group->regions_by_id = by_id;
-    if (sorted == NULL || by_id == NULL)
+    shm_region **sorted = shm_new(group->host, capacity, sizeof *sorted);
+    shm_region **by_id = shm_new(group->host, capacity, sizeof *by_id);
+    if (sorted == NULL || by_id == NULL) {
+        shm_delete(group->host, sorted);
+        shm_delete(group->host, by_id);
         return false;
+    }
+    if (group->region_capacity != 0) {
+        memcpy(sorted, group->regions, group->region_count * sizeof *sorted);
+        memcpy(by_id, group->regions_by_id, group->region_ids * sizeof *by_id);
+        shm_delete(group->host, group->regions);
+        shm_delete(group->host, group->regions_by_id);
+    }
+    group->regions = sorted;
+    group->regions_by_id = by_id;
     group->region_capacity = capacity;
     return true;
 }
@@ -113,49 +120,57 @@ static void unmap_parts(shm_group *group, shm_region *region)
             shm_unmap(region->parts[r].nonce, region->is_registered && group->peers[r].is_here);
 }
 
-static kith_status map_parts(shm_group *group, shm_region *region, const shm_handle *handles, const shm_object *own, void *at)
+static kith_status map_part(shm_group *group, shm_region *region, int rank, const shm_handle *handles,
+                            const shm_object *own, void *at)
 {
-    for (int k = 0; k < group->size; k++) {
-        int r = (group->rank + k) % group->size;
-        shm_part *part = &region->parts[r];
-        kith_status status = shm_map(group->instance, &handles[r], r == group->rank ? own : NULL,
-                                     r == group->rank ? at : NULL, false, &part->base);
-        if (status != KITH_OK) {
-            part->base = NULL;
-            return status;
-        }
-        part->nbytes = (size_t)handles[r].nbytes;
-        part->nonce = handles[r].nonce;
+    shm_part *part = &region->parts[rank];
+    kith_status status = shm_map(group->instance, &handles[rank], own, at, false, &part->base);
+    if (status != KITH_OK) {
+        part->base = NULL;
+        return status;
     }
+    part->nbytes = (size_t)handles[rank].nbytes;
+    part->nonce = handles[rank].nonce;
     return KITH_OK;
+}
+
+/* The own part first: where ranks share a mapping, it is the one at the caller's address. Collective. */
+static kith_status map_parts(shm_group *group, shm_region *region, const shm_handle *handles, const shm_object *own,
+                             void *at)
+{
+    kith_status status = map_part(group, region, group->rank, handles, own, at);
+    status = group->host->exchange(group->cookie, status, NULL, 0, NULL);
+    for (int k = 1; k < group->size && status == KITH_OK; k++)
+        status = map_part(group, region, (group->rank + k) % group->size, handles, NULL, NULL);
+    return group->host->exchange(group->cookie, status, NULL, 0, NULL);
 }
 
 static kith_status create_object(shm_group *group, size_t nbytes, shm_object *object)
 {
     kith_status status = shm_object_create(group->instance, nbytes, group->is_memfd, object);
     if (status != KITH_OK && group->is_memfd)
-        return group->host->fail(status, "group %s: no shared memory of %zu bytes: %s", group->name, nbytes, strerror(errno));
+        return group->host->fail(status, "group %s: no shared memory of %zu bytes: %s", group->name, nbytes,
+                                 strerror(errno));
     return status;
 }
 
 /* Makes a region of everybody's objects. at: the pages to replace, or NULL. Collective. */
 static kith_status share(shm_group *group, kith_status status, shm_object *object, void *at, shm_region **result)
 {
-    shm_handle *handles = calloc((size_t)group->size, sizeof *handles);
-    shm_region *region = calloc(1, sizeof *region + (size_t)group->size * sizeof region->parts[0]);
+    shm_handle *handles = shm_new(group->host, (size_t)group->size, sizeof *handles);
+    shm_region *region = shm_new(group->host, 1, sizeof *region + (size_t)group->size * sizeof region->parts[0]);
     if (status == KITH_OK && (handles == NULL || region == NULL || !reserve(group)))
         status = group->host->fail(KITH_ERR_NO_MEMORY, "no memory for a region of group %s", group->name);
     status = group->host->exchange(group->cookie, status, &object->handle, sizeof object->handle, handles);
     if (status == KITH_OK) {
         region->is_registered = at != NULL;
         status = map_parts(group, region, handles, object, at);
-        status = group->host->exchange(group->cookie, status, NULL, 0, NULL);
         if (status != KITH_OK)
             unmap_parts(group, region);
     }
-    free(handles);
+    shm_delete(group->host, handles);
     if (status != KITH_OK) {
-        free(region);
+        shm_delete(group->host, region);
         return status;
     }
     insert(group, region);
@@ -194,7 +209,7 @@ kith_status shm_mem_free(void *group_, void *ptr)
                                  group->name, ptr);
     take_out(group, region);
     unmap_parts(group, region);
-    free(region);
+    shm_delete(group->host, region);
     return KITH_OK;
 }
 
@@ -229,7 +244,8 @@ static kith_status fill_object(shm_group *group, void *ptr, size_t nbytes, shm_o
         return status;
     void *copy = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, object->fd, 0);
     if (copy == MAP_FAILED) {
-        status = group->host->fail(KITH_ERR_NO_RESOURCE, "cannot map %zu bytes of shared memory: %s", nbytes, strerror(errno));
+        status = group->host->fail(KITH_ERR_NO_RESOURCE, "cannot map %zu bytes of shared memory: %s", nbytes,
+                                   strerror(errno));
         shm_object_close(object);
         return status;
     }
@@ -238,7 +254,8 @@ static kith_status fill_object(shm_group *group, void *ptr, size_t nbytes, shm_o
     return KITH_OK;
 }
 
-/* Puts private pages with the same content under the buffer again. If there is no memory for that, the shared ones stay. */
+/* Puts private pages with the same content under the buffer again. If there is no memory for that, the shared ones
+ * stay. */
 static void make_private(void *ptr, size_t nbytes)
 {
     void *copy = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -254,19 +271,21 @@ static kith_status check_buffer(shm_group *group, void *ptr, size_t nbytes)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = (uintptr_t)ptr;
     if (ptr == NULL || nbytes == 0 || start % page != 0 || nbytes % page != 0 || nbytes > UINTPTR_MAX - start)
-        return group->host->fail(KITH_ERR_INVALID_ARG,
-                                 "group %s: address %p and size %zu of a registration must be multiples of the page size %zu",
-                                 group->name, ptr, nbytes, page);
+        return group->host->fail(
+            KITH_ERR_INVALID_ARG,
+            "group %s: address %p and size %zu of a registration must be multiples of the page size %zu", group->name,
+            ptr, nbytes, page);
     size_t next = upper_bound(group, (const unsigned char *)ptr + nbytes - 1);
     const shm_part *part = next > 0 ? &group->regions[next - 1]->parts[group->rank] : NULL;
     if (part != NULL && (uintptr_t)part->base + part->nbytes > start)
         return group->host->fail(KITH_ERR_INVALID_ARG, "group %s: part of %p, %zu bytes is mapped by the group already",
                                  group->name, ptr, nbytes);
     if (!is_replaceable(start, start + nbytes))
-        return group->host->fail(KITH_ERR_UNSUPPORTED,
-                                 "group %s: only private writable memory without a file behind it can be registered; not all of "
-                                 "%p, %zu bytes is that",
-                                 group->name, ptr, nbytes);
+        return group->host->fail(
+            KITH_ERR_UNSUPPORTED,
+            "group %s: only private writable memory without a file behind it can be registered; not all of "
+            "%p, %zu bytes is that",
+            group->name, ptr, nbytes);
     return KITH_OK;
 }
 
@@ -293,12 +312,13 @@ kith_status shm_mem_deregister(void *group_, void *ptr)
         return KITH_OK;
     shm_region *region = find_start(group, ptr, true);
     if (region == NULL)
-        return group->host->fail(KITH_ERR_INVALID_ARG, "group %s: %p is not the start of a registered buffer", group->name, ptr);
+        return group->host->fail(KITH_ERR_INVALID_ARG, "group %s: %p is not the start of a registered buffer",
+                                 group->name, ptr);
     size_t nbytes = region->parts[group->rank].nbytes;
     take_out(group, region);
     unmap_parts(group, region);
     make_private(ptr, nbytes);
-    free(region);
+    shm_delete(group->host, region);
     return KITH_OK;
 }
 
@@ -312,8 +332,8 @@ void shm_regions_destroy(shm_group *group)
         else
             shm_mem_free(group, base);
     }
-    free(group->regions);
-    free(group->regions_by_id);
+    shm_delete(group->host, group->regions);
+    shm_delete(group->host, group->regions_by_id);
     group->regions = NULL;
     group->regions_by_id = NULL;
 }

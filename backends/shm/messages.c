@@ -1,13 +1,12 @@
 /* backends/shm/messages.c - sends and receives: matching, queues, completion.
  *
- * Per peer there are a list of posted receives, a list of messages that came early, and a queue of sends that wait for room
- * in the channel, each in order, so messages with the same tag match in order. A send that fits into the channel is complete
- * when it is started. Sends to the own rank never touch the arena.
+ * Per peer there are a list of posted receives, a list of messages that came early, and a queue of sends that wait for
+ * room in the channel, each in order, so messages with the same tag match in order. A send that fits into the channel
+ * is complete when it is started. Sends to the own rank never touch the arena.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "channel.h"
-#include <stdlib.h>
 
 #define DIRECT_NBYTES 4096
 
@@ -53,7 +52,8 @@ void shm_message_finish(shm_group *group, shm_message *message, kith_status stat
 
 static kith_status fail_truncated(shm_group *group, int peer, size_t nbytes, size_t room)
 {
-    return group->host->fail(KITH_ERR_TRUNCATED, "group %s: a message of %zu bytes from rank %d to rank %d does not fit into %zu",
+    return group->host->fail(KITH_ERR_TRUNCATED,
+                             "group %s: a message of %zu bytes from rank %d to rank %d does not fit into %zu",
                              group->name, nbytes, peer, group->rank, room);
 }
 
@@ -65,10 +65,12 @@ static void deliver(shm_group *group, shm_message *recv, const unsigned char *da
     recv->moved = shm_min(nbytes, recv->nbytes);
     if (recv->moved != 0)
         memcpy(recv->buffer, data, recv->moved);
-    shm_message_finish(group, recv, nbytes <= recv->nbytes ? KITH_OK : fail_truncated(group, recv->peer, nbytes, recv->nbytes));
+    shm_message_finish(group, recv,
+                       nbytes <= recv->nbytes ? KITH_OK : fail_truncated(group, recv->peer, nbytes, recv->nbytes));
 }
 
-static const unsigned char *payload_of(const shm_channels *all, const shm_channel *channel, const shm_message_line *line)
+static const unsigned char *payload_of(const shm_channels *all, const shm_channel *channel,
+                                       const shm_message_line *line)
 {
     if (shm_line_nbytes(line) <= SHM_LINE_INLINE)
         return line->bytes;
@@ -85,19 +87,25 @@ static void append_early(shm_channel *channel, shm_early *early)
     channel->early_last = early;
 }
 
+static shm_early *new_early(const shm_group *group, size_t kept)
+{
+    return group->host->alloc(group->host->cookie, sizeof(shm_early) + kept, SHM_LINE);
+}
+
 /* Moves a line that nobody waits for into private memory. False when there is none: it stays where it is. */
 static bool keep_early(shm_group *group, shm_channel *channel, const shm_message_line *line)
 {
     bool is_offer = shm_line_kind_of(line) == SHM_LINE_OFFER;
     size_t nbytes = shm_line_nbytes(line), kept = is_offer ? 0 : nbytes;
-    shm_early *early = malloc(sizeof *early + kept);
+    shm_early *early = new_early(group, kept);
     if (early == NULL)
         return false;
     early->tag = line->tag;
     early->nbytes = nbytes;
     early->self = NULL;
     early->is_offer = is_offer;
-    early->line = *line;
+    if (is_offer)
+        early->offer = line->offer;
     if (kept != 0)
         memcpy(early->data, payload_of(group->channels, channel, line), kept);
     append_early(channel, early);
@@ -115,7 +123,7 @@ static bool handle_line(shm_group *group, shm_channel *channel, const shm_messag
         return keep_early(group, channel, line);
     if (shm_line_kind_of(line) == SHM_LINE_OFFER) {
         list_remove(&channel->posted, recv);
-        if (!shm_offer_take(group, channel, line, recv))
+        if (!shm_offer_take(group, channel, &line->offer, shm_line_nbytes(line), recv))
             list_append(&channel->posted, recv);
         return true;
     }
@@ -146,7 +154,7 @@ static bool take_early(shm_group *group, shm_channel *channel, shm_message *recv
         if (early->tag == recv->tag) {
             is_over = true; /* taken, or withdrawn by its sender */
             if (early->is_offer) {
-                is_taken = shm_offer_take(group, channel, &early->line, recv);
+                is_taken = shm_offer_take(group, channel, &early->offer, early->nbytes, recv);
             } else if (early->self != NULL) {
                 deliver(group, recv, early->self->buffer, early->nbytes);
                 shm_message_finish(group, early->self, KITH_OK);
@@ -160,7 +168,7 @@ static bool take_early(shm_group *group, shm_channel *channel, shm_message *recv
             *(previous != NULL ? &previous->next : &channel->early) = next;
             if (channel->early_last == early)
                 channel->early_last = previous;
-            free(early);
+            shm_delete(group->host, early);
         } else {
             previous = early;
         }
@@ -250,7 +258,7 @@ static kith_status send_to_self(shm_group *group, shm_channel *channel, shm_mess
         return KITH_OK;
     }
     bool is_kept = send->nbytes <= group->channels->eager_nbytes;
-    shm_early *early = malloc(sizeof *early + (is_kept ? send->nbytes : 0));
+    shm_early *early = new_early(group, is_kept ? send->nbytes : 0);
     if (early == NULL) {
         group->channels->pending--;
         return group->host->fail(KITH_ERR_NO_MEMORY, "no memory for a message of rank %d to itself", group->rank);
@@ -352,7 +360,7 @@ kith_status shm_msg_test(void *group_, kith_be_slot *slot, int *is_done, size_t 
 
 /* ---- cancel ---- */
 
-static void drop_self(shm_channel *channel, const shm_message *send)
+static void drop_self(shm_group *group, shm_channel *channel, const shm_message *send)
 {
     shm_early *previous = NULL, *early = channel->early;
     while (early != NULL && early->self != send) {
@@ -364,7 +372,7 @@ static void drop_self(shm_channel *channel, const shm_message *send)
     *(previous != NULL ? &previous->next : &channel->early) = early->next;
     if (channel->early_last == early)
         channel->early_last = previous;
-    free(early);
+    shm_delete(group->host, early);
 }
 
 void shm_msg_cancel(void *group_, kith_be_slot *slot)
@@ -383,7 +391,7 @@ void shm_msg_cancel(void *group_, kith_be_slot *slot)
         list_remove(&channel->posted, message);
         break;
     case SHM_MESSAGE_SELF:
-        drop_self(channel, message);
+        drop_self(group, channel, message);
         break;
     case SHM_MESSAGE_OFFERED:
     case SHM_MESSAGE_TAKING:

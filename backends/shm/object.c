@@ -1,11 +1,13 @@
 /* backends/shm/object.c - one piece of shared memory: how it is made, named to other processes, mapped and counted.
  *
  * A memfd has no name and no size limit of a file system; other processes of the same user open it through
- * /proc/<pid>/fd/<n> of its owner. Where that is refused, a file in the directory of the setting shm_dir takes its place,
- * reserved in full (a full tmpfs would otherwise kill at the first touch), and unlinked as soon as everybody has mapped it. Both
- * leave nothing behind when all ranks are killed. Device and inode tell that the opened object is the one that was meant.
+ * /proc/<pid>/fd/<n> of its owner. Where that is refused, a file in the directory of the setting shm_dir takes its
+ * place, reserved in full (a full tmpfs would otherwise kill at the first touch), and unlinked as soon as everybody
+ * has mapped it. Both leave nothing behind when all ranks are killed. Device and inode tell that the opened object is
+ * the one that was meant.
  *
- * Ranks that are threads of one process share one mapping: a table of this process, keyed by the object's random number.
+ * Ranks that are threads of one process share one mapping: a table of this process, keyed by the object's random
+ * number.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -51,7 +53,8 @@ static uint64_t random_number(void)
 {
     uint64_t number = 0;
     if (getrandom(&number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number || number == 0)
-        number = (uint64_t)shm_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)&number;
+        number =
+            (uint64_t)shm_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)&number;
     return number;
 }
 
@@ -112,10 +115,11 @@ static kith_status create_file(shm_instance *instance, size_t nbytes, shm_object
 {
     const kith_be_host *host = instance->host;
     object->handle.fd = -1;
-    int length = snprintf(object->handle.path, sizeof object->handle.path, "%s/kith-%016llx", instance->settings.directory,
-                          (unsigned long long)random_number());
+    int length = snprintf(object->handle.path, sizeof object->handle.path, "%s/kith-%016llx",
+                          instance->settings.directory, (unsigned long long)random_number());
     if (length < 0 || (size_t)length >= sizeof object->handle.path)
-        return host->fail(KITH_ERR_INVALID_ARG, "KITH_SHM_DIR is longer than %zu bytes", sizeof object->handle.path - 22);
+        return host->fail(KITH_ERR_INVALID_ARG, "KITH_SHM_DIR is longer than %zu bytes",
+                          sizeof object->handle.path - 22);
     object->fd = open(object->handle.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (object->fd < 0)
         return host->fail(KITH_ERR_NO_RESOURCE, "cannot create the shared memory file %s: %s", object->handle.path,

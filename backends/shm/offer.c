@@ -7,18 +7,19 @@
  *     pieces   else: ask the sender to send it through the ring of bytes
  *
  * On the first two ways both ranks move pieces when both are there: a piece belongs to whoever gets its number from
- * shared.next, each side counts the bytes that it moved, and the message is complete for both when the sum is the limit.
+ * shared.next, each side counts the bytes that it moved, and the message is complete for both when the sum is the
+ * limit.
  *
  * shared.state says what became of the message with an id:
  *
  *     OFFERED --receiver--> TAKEN --both counts--> complete, receiver.closed = id: the offer can be used again
  *        '-----sender-----> WITHDRAWN
  *
- * Taking back a message that was taken: whoever cancels adds PIECES_OVER to shared.next, so that nobody gets a piece any
- * more, and waits for those that were given out, which is as long as one piece takes.
+ * Taking back a message that was taken: whoever cancels adds PIECES_OVER to shared.next, so that nobody gets a piece
+ * any more, and waits for those that were given out, which is as long as one piece takes.
  *
- * A channel has SHM_OFFERS offers. When they are in use, perhaps by messages that are not received for long, a message is
- * announced without one and goes in pieces; so any number can be under way, in any order.
+ * A channel has SHM_OFFERS offers. When they are in use, perhaps by messages that are not received for long, a message
+ * is announced without one and goes in pieces; so any number can be under way, in any order.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -27,11 +28,10 @@
 #endif
 #include "channel.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PIECES_OVER (UINT64_C(1) << 40)
-#define STEP_NBYTES 1048576     /* moved at most in one step */
+#define STEP_NBYTES 1048576 /* moved at most in one step */
 #define CANCEL_WAIT_NS 2000000000
 
 enum { OFFERED = 1, TAKEN = 2, WITHDRAWN = 3 };
@@ -88,8 +88,8 @@ static void finish(shm_group *group, shm_message *message, kith_status status)
 
 static kith_status fail_withdrawn(shm_group *group, const shm_message *recv)
 {
-    return group->host->fail(KITH_ERR_ABORTED, "group %s: rank %d took back a message of %zu bytes to rank %d", group->name,
-                             recv->peer, recv->total, group->rank);
+    return group->host->fail(KITH_ERR_ABORTED, "group %s: rank %d took back a message of %zu bytes to rank %d",
+                             group->name, recv->peer, recv->total, group->rank);
 }
 
 static shm_offer *offer_of(shm_group *group, const shm_message *message)
@@ -97,7 +97,8 @@ static shm_offer *offer_of(shm_group *group, const shm_message *message)
     if (message->index == SHM_NO_OFFER)
         return NULL;
     shm_channel *channel = &group->channels->of[message->peer];
-    return message->state == SHM_MESSAGE_OFFERED ? &channel->out->offers[message->index] : &channel->in->offers[message->index];
+    return message->state == SHM_MESSAGE_OFFERED ? &channel->out->offers[message->index]
+                                                 : &channel->in->offers[message->index];
 }
 
 /* ---- announcing ---- */
@@ -105,8 +106,8 @@ static shm_offer *offer_of(shm_group *group, const shm_message *message)
 static uint32_t free_offer(shm_channel *channel)
 {
     for (uint32_t i = 0; i < SHM_OFFERS; i++)
-        if (!channel->is_offered[i] && (channel->offered[i] == 0 ||
-                                        shm_load(&channel->out->offers[i].receiver.closed) == channel->offered[i]))
+        if (!channel->is_offered[i] &&
+            (channel->offered[i] == 0 || shm_load(&channel->out->offers[i].receiver.closed) == channel->offered[i]))
             return i;
     return SHM_NO_OFFER;
 }
@@ -138,7 +139,8 @@ void shm_offer_make(shm_group *group, shm_channel *channel, shm_message *send)
 /* ---- taking ---- */
 
 /* Where this rank finds a buffer of the peer; NULL when it cannot. */
-static unsigned char *find_far(shm_group *group, int peer, uint64_t address, uint32_t region, uint64_t offset, shm_way *way)
+static unsigned char *find_far(shm_group *group, int peer, uint64_t address, uint32_t region, uint64_t offset,
+                               shm_way *way)
 {
     *way = SHM_WAY_DIRECT;
     if (group->peers[peer].is_here)
@@ -172,21 +174,21 @@ static void write_acceptance(shm_group *group, shm_offer *offer, const shm_messa
     shm_wake(group);
 }
 
-bool shm_offer_take(shm_group *group, shm_channel *channel, const shm_message_line *line, shm_message *recv)
+bool shm_offer_take(shm_group *group, shm_channel *channel, const shm_offer_note *note, size_t nbytes,
+                    shm_message *recv)
 {
-    shm_offer *offer = line->offer.index != SHM_NO_OFFER ? &channel->in->offers[line->offer.index] : NULL;
-    if (offer != NULL && !change_state(offer, line->offer.id, OFFERED, TAKEN))
+    shm_offer *offer = note->index != SHM_NO_OFFER ? &channel->in->offers[note->index] : NULL;
+    if (offer != NULL && !change_state(offer, note->id, OFFERED, TAKEN))
         return false;
-    recv->id = line->offer.id;
-    recv->index = line->offer.index;
-    recv->total = shm_line_nbytes(line);
+    recv->id = note->id;
+    recv->index = note->index;
+    recv->total = nbytes;
     recv->limit = shm_min(recv->total, recv->nbytes);
     recv->moved = 0;
     recv->is_requested = false;
     recv->way = SHM_WAY_PIECES;
     if (offer != NULL)
-        recv->far_side =
-            find_far(group, recv->peer, line->offer.address, line->offer.region, line->offer.offset, &recv->way);
+        recv->far_side = find_far(group, recv->peer, note->address, note->region, note->offset, &recv->way);
     recv->piece_nbytes = choose_piece(recv->way, recv->limit);
     recv->state = SHM_MESSAGE_TAKING;
     activate(group, recv);
@@ -220,9 +222,9 @@ static bool move_pieces(shm_group *group, shm_message *message, shm_offer *offer
         size_t start = (size_t)number * message->piece_nbytes;
         size_t nbytes = shm_min(message->piece_nbytes, message->limit - start);
         if (!move(group, message, start, nbytes) && message->status == KITH_OK)
-            message->status = group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d: %s with rank %d failed: %s", group->name,
-                                                group->rank, "process_vm_readv or process_vm_writev", message->peer,
-                                                strerror(errno));
+            message->status =
+                group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d: %s with rank %d failed: %s", group->name,
+                                  group->rank, "process_vm_readv or process_vm_writev", message->peer, strerror(errno));
         shm_store(moved, *moved + nbytes);
         is_news = true;
     }
@@ -245,7 +247,8 @@ static void end_recv(shm_group *group, shm_message *recv, shm_offer *offer)
     }
     kith_status status = recv->status;
     if (status == KITH_OK && recv->total > recv->limit)
-        status = group->host->fail(KITH_ERR_TRUNCATED, "group %s: a message of %zu bytes from rank %d to rank %d does not fit into %zu",
+        status = group->host->fail(KITH_ERR_TRUNCATED,
+                                   "group %s: a message of %zu bytes from rank %d to rank %d does not fit into %zu",
                                    group->name, recv->total, recv->peer, group->rank, recv->nbytes);
     recv->moved = recv->limit;
     finish(group, recv, status);
@@ -324,7 +327,8 @@ static bool is_taken(shm_group *group, shm_message *send, shm_offer *offer)
     send->moved = 0;
     if (send->way != SHM_WAY_PIECES) {
         shm_way way;
-        send->far_side = find_far(group, send->peer, offer->receiver.address, offer->receiver.region, offer->receiver.offset, &way);
+        send->far_side =
+            find_far(group, send->peer, offer->receiver.address, offer->receiver.region, offer->receiver.offset, &way);
         if (way != send->way)
             send->far_side = NULL; /* the receiver does it alone */
     }
@@ -338,8 +342,8 @@ static bool step_send(shm_group *group, shm_message *send)
         return false;
     if (send->way == SHM_WAY_PIECES)
         return send_pieces(group, send);
-    bool is_news = send->far_side != NULL && has_pieces_left(send, offer) &&
-                   move_pieces(group, send, offer, &offer->sender.moved);
+    bool is_news =
+        send->far_side != NULL && has_pieces_left(send, offer) && move_pieces(group, send, offer, &offer->sender.moved);
     if (offer->sender.moved + shm_load(&offer->receiver.moved) == send->limit ||
         shm_load(&offer->receiver.closed) == send->id) {
         finish(group, send, send->status);
@@ -402,7 +406,8 @@ void shm_offer_line(shm_group *group, shm_channel *channel, const shm_message_li
 
 /* ---- cancel ---- */
 
-/* Until the pieces that were given out have been moved. A peer that is stopped in the middle of one cannot be waited for. */
+/* Until the pieces that were given out have been moved. A peer that is stopped in the middle of one cannot be waited
+ * for. */
 static void wait_for_pieces(shm_group *group, const shm_message *message, shm_offer *offer, uint64_t given)
 {
     uint64_t bytes = given * message->piece_nbytes;

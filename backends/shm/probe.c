@@ -1,15 +1,14 @@
 /* backends/shm/probe.c - what works between the members of a new group, and how far apart their cores are.
  *
- * process_vm_readv and process_vm_writev: every rank shows a page; every other rank reads a number from it, writes one into its
- * own place of it and reads that back. One refusal on one rank and nobody uses them.
+ * process_vm_readv and process_vm_writev: every rank shows a page; every other rank reads a number from it, writes one
+ * into its own place of it and reads that back. One refusal on one rank and nobody uses them.
  *
- * Hand-over of a flag: ranks 0 and 1 play ping-pong for a moment, when there are cores for both. Everybody takes rank 0's
- * measurement. Virtual machines move cores about, so it is a hint for choosing between ways that are both right.
+ * Hand-over of a flag: ranks 0 and 1 play ping-pong for a moment, when there are cores for both. Everybody takes rank
+ * 0's measurement. Virtual machines move cores about, so it is a hint for choosing between ways that are both right.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "internal.h"
-#include <stdlib.h>
 
 #define ROUNDS 64
 #define BATCHES 4
@@ -80,9 +79,10 @@ static uint64_t measure_flag(shm_group *group)
 kith_status shm_probe(shm_group *group, kith_status status)
 {
     bool is_asked = group->instance->settings.use_cma && !group->is_one_process && group->size <= PAGE_WORDS;
-    uint64_t *words = calloc(PAGE_WORDS + 1, sizeof *words);
-    page mine = { (uint64_t)(uintptr_t)words, (uint64_t)group->rank + 77 }, *pages = calloc((size_t)group->size, sizeof *pages);
-    finding found = { 0, 0 }, *all = calloc((size_t)group->size, sizeof *all);
+    uint64_t *words = shm_new(group->host, PAGE_WORDS + 1, sizeof *words);
+    page mine = { (uint64_t)(uintptr_t)words, (uint64_t)group->rank + 77 },
+         *pages = shm_new(group->host, (size_t)group->size, sizeof *pages);
+    finding found = { 0, 0 }, *all = shm_new(group->host, (size_t)group->size, sizeof *all);
     if (status == KITH_OK && (words == NULL || pages == NULL || all == NULL))
         status = group->host->fail(KITH_ERR_NO_MEMORY, "no memory to probe group %s", group->name);
     if (status == KITH_OK)
@@ -98,8 +98,8 @@ kith_status shm_probe(shm_group *group, kith_status status)
         group->has_remote = all[r].has_remote != 0;
     group->flag_ns = status == KITH_OK ? all[0].flag_ns : 0;
     group->is_far = group->flag_ns > FAR_NS;
-    free(words);
-    free(pages);
-    free(all);
+    shm_delete(group->host, words);
+    shm_delete(group->host, pages);
+    shm_delete(group->host, all);
     return status;
 }

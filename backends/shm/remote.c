@@ -1,9 +1,9 @@
 /* backends/shm/remote.c - reading and writing the other ranks' private memory through the kernel.
  *
- * process_vm_readv() and process_vm_writev() copy between two processes without staging. Whether they are permitted depends on
- * user, capabilities, ptrace scope and container settings, so nothing is assumed: at group creation every rank reads a
- * number from, and writes one into, a page of every other rank, and the group uses them only if all of it succeeded
- * everywhere.
+ * process_vm_readv() and process_vm_writev() copy between two processes without staging. Whether they are permitted
+ * depends on user, capabilities, ptrace scope and container settings, so nothing is assumed: at group creation every
+ * rank reads a number from, and writes one into, a page of every other rank, and the group uses them only if all of it
+ * succeeded everywhere.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,8 +1,8 @@
 /* backends/shm/slices.c - all_reduce and reduce of three ranks and more on ordinary buffers.
  *
- * In rounds as in staged.c, but a round has two halves. First every rank publishes a piece of its whole input. Then each rank
- * reduces its slice of the piece from all rings, in the documented order, and publishes the result; everybody (or root alone)
- * copies the other slices out. Each rank so reads 1/p of every input instead of all of it.
+ * In rounds as in staged.c, but a round has two halves. First every rank publishes a piece of its whole input. Then
+ * each rank reduces its slice of the piece from all rings, in the documented order, and publishes the result;
+ * everybody (or root alone) copies the other slices out. Each rank so reads 1/p of every input instead of all of it.
  *
  *     piece 0 | slice 0 | piece 1 | slice 1 | ...    positions in each rank's ring, chunk_nbytes each
  *
@@ -74,7 +74,8 @@ static void publish(shm_group *group, uint64_t end)
     shm_wake(group);
 }
 
-/* Says up to where this rank needs nothing any more: pieces are used up by its reduction, slices by copying them out. */
+/* Says up to where this rank needs nothing any more: pieces are used up by its reduction, slices by copying them out.
+ * */
 static void say_consumed(shm_group *group)
 {
     const shm_coll *coll = &group->coll;
@@ -151,8 +152,7 @@ static bool advance(shm_group *group)
         return true;
     }
     coll->next_peer = 0;
-    if (coll->drained < coll->reduced &&
-        (!coll->is_reader || has_all(group, piece_at(coll, coll->drained + 1)))) {
+    if (coll->drained < coll->reduced && (!coll->is_reader || has_all(group, piece_at(coll, coll->drained + 1)))) {
         drain(group);
         say_consumed(group);
         return true;

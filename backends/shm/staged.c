@@ -1,10 +1,10 @@
 /* backends/shm/staged.c - large collectives on ordinary buffers: pieces through rings, one round a piece.
  *
- * Every rank owns a ring of bytes in the arena. Positions in it are 64-bit numbers that only grow and mean the same on all
- * ranks: a collective takes `rounds` pieces of chunk_nbytes from ring_position on, whether a rank has something to write or
- * not. In round k a writer puts piece k of its blocks at base + k * chunk and stores the end of it in `published`; a reader
- * that has taken piece k of every writer stores the same number in `consumed`. A piece may be written where the ring's
- * previous turn was consumed by all others.
+ * Every rank owns a ring of bytes in the arena. Positions in it are 64-bit numbers that only grow and mean the same on
+ * all ranks: a collective takes `rounds` pieces of chunk_nbytes from ring_position on, whether a rank has something to
+ * write or not. In round k a writer puts piece k of its blocks at base + k * chunk and stores the end of it in
+ * `published`; a reader that has taken piece k of every writer stores the same number in `consumed`. A piece may be
+ * written where the ring's previous turn was consumed by all others.
  *
  *     writer   fill 0 | fill 1 | fill 2 ...          published
  *     reader            take 0 | take 1 | ...        consumed
@@ -140,7 +140,8 @@ static void reduce_round(shm_group *group)
         group->sources[r] = r == group->rank ? own : piece_in_ring(group, r);
     group->targets[0] = to.data;
     const kith_be_reducer *reducer = coll->args->reducer;
-    reducer->reduce(reducer, group->sources, group->size, group->targets, 1, to.nbytes / reducer->nbytes, 0);
+    unsigned flags = coll->block_nbytes >= group->stream_nbytes ? KITH_BE_REDUCE_STREAM : 0;
+    reducer->reduce(reducer, group->sources, group->size, group->targets, 1, to.nbytes / reducer->nbytes, flags);
 }
 
 static bool is_writing(const shm_group *group, int rank)
@@ -166,7 +167,7 @@ static bool take(shm_group *group)
             return false;
         shm_span to = piece(coll, shm_in(group, r), coll->drained);
         if (!coll->traits->is_reducing && to.nbytes != 0)
-            memcpy(to.data, piece_in_ring(group, r), to.nbytes);
+            shm_copy(group, to.data, piece_in_ring(group, r), to.nbytes, coll->block_nbytes);
     }
     if (coll->traits->is_reducing)
         reduce_round(group);

@@ -1,13 +1,13 @@
 /* backends/shm/touch.c - working in other ranks' buffers, and being able to forbid it.
  *
  * On the direct and remote paths ranks read and write each other's buffers. A rank that gives an operation up
- * (coll_cancel) must know that nobody does so any more: it sets `poisoned`, for good, and waits until no rank says that it is
- * `touching`. A worker says it is touching, then looks at poisoned; the canceller sets poisoned, then looks at touching: on
- * both sides the store has to come before the load. The canceller pays for both (shm_heavy_fence), the worker only where
- * the kernel lacks membarrier.
+ * (coll_cancel) must know that nobody does so any more: it sets `poisoned`, for good, and waits until no rank says
+ * that it is `touching`. A worker says it is touching, then looks at poisoned; the canceller sets poisoned, then looks
+ * at touching: on both sides the store has to come before the load. The canceller pays for both (shm_heavy_fence), the
+ * worker only where the kernel lacks membarrier.
  *
- * A process that is stopped by a signal in the middle of a piece cannot be waited for: after CANCEL_WAIT_NS the canceller
- * gives up, and when that process goes on it may finish that piece. A process that died is not waited for.
+ * A process that is stopped by a signal in the middle of a piece cannot be waited for: after CANCEL_WAIT_NS the
+ * canceller gives up, and when that process goes on it may finish that piece. A process that died is not waited for.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -42,7 +42,7 @@ void shm_touch_forbid(shm_group *group)
     shm_heavy_fence();
     int64_t until = shm_now_ns() + CANCEL_WAIT_NS;
     for (int r = 0; r < group->size; r++)
-        while (r != group->rank && __atomic_load_n(&group->blocks[r].touching.value, __ATOMIC_SEQ_CST) != 0 && shm_peer_is_alive(group, r) &&
-               shm_now_ns() < until)
+        while (r != group->rank && __atomic_load_n(&group->blocks[r].touching.value, __ATOMIC_SEQ_CST) != 0 &&
+               shm_peer_is_alive(group, r) && shm_now_ns() < until)
             sched_yield();
 }

@@ -1,7 +1,7 @@
 /* backends/shm/traits.c - the 14 collectives as one thing: blocks that go from writers to readers.
  *
- * Every collective is a matrix of blocks, out of rank i into rank j, that are copied or reduced. All paths work on the own row
- * and column of it (shm_out(), shm_in()) and on the flags below; hardly anything knows a collective by name.
+ * Every collective is a matrix of blocks, out of rank i into rank j, that are copied or reduced. All paths work on the
+ * own row and column of it (shm_out(), shm_in()) and on the flags below; hardly anything knows a collective by name.
  *
  *     kind              writers   readers   blocks
  *     all_reduce        all       all       multicast, reduced

@@ -133,7 +133,8 @@ void ucx_endpoints_close(ucx_be *be)
         void *request = NULL;
         peer->is_failed = true; /* errors from here on are nobody's business */
         if (peer->ep != NULL)
-            request = start_close(peer, peer->has_left || requests == NULL || be->in_flight > 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
+            request = start_close(
+                peer, peer->has_left || requests == NULL || be->in_flight > 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
         if (requests != NULL)
             requests[r] = request;
         else if (request != NULL)

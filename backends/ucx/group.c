@@ -23,8 +23,8 @@ static bool lacks_somebody(const ucx_be *be, const kith_be_group_info *info)
 }
 
 /* Keeps copies of the addresses that are new. */
-static kith_status keep(ucx_be *be, const kith_be_group_info *info, const introduction *all, const unsigned char *addresses,
-                        size_t stride)
+static kith_status keep(ucx_be *be, const kith_be_group_info *info, const introduction *all,
+                        const unsigned char *addresses, size_t stride)
 {
     const kith_be_host *host = be->host;
     for (int r = 0; r < info->size; r++) {
@@ -40,7 +40,8 @@ static kith_status keep(ucx_be *be, const kith_be_group_info *info, const introd
     return KITH_OK;
 }
 
-static kith_status exchange_addresses(ucx_be *be, const kith_be_group_info *info, const introduction *all, size_t stride)
+static kith_status exchange_addresses(ucx_be *be, const kith_be_group_info *info, const introduction *all,
+                                      size_t stride)
 {
     const kith_be_host *host = be->host;
     kith_status status = KITH_OK;

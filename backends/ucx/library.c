@@ -69,7 +69,8 @@ void ucx_library_prefer(bool is_on)
     if (is_on) {
         pthread_mutex_lock(&environment);
         for (size_t i = 0; i < count; i++)
-            preferred[i].is_ours = getenv(preferred[i].name) == NULL && setenv(preferred[i].name, preferred[i].value, 0) == 0;
+            preferred[i].is_ours =
+                getenv(preferred[i].name) == NULL && setenv(preferred[i].name, preferred[i].value, 0) == 0;
         return;
     }
     for (size_t i = 0; i < count; i++)

@@ -8,9 +8,12 @@
 #include <string.h>
 
 static const kith_be_setting settings[] = {
-    { "ucx_tls", "", "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else all", 1 },
-    { "ucx_net_devices", "", "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else all", 0 },
-    { "ucx_eager", "8192", "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864", 0 },
+    { "ucx_tls", "", "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else all",
+      1 },
+    { "ucx_net_devices", "", "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else all",
+      0 },
+    { "ucx_eager", "8192", "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864",
+      0 },
     { "ucx_eager_far", "65536", "the same between hosts: 0 .. 67108864", 0 },
     { NULL, NULL, NULL, 0 },
 };
@@ -26,8 +29,8 @@ static kith_status available(char *reason, size_t reason_nbytes)
     }
     ucx->ucp_get_version(&major, &minor, &release);
     if (major != UCP_API_MAJOR || minor < UCP_API_MINOR) {
-        snprintf(reason, reason_nbytes, "UCX %u.%u is here, the module was built for %u.%u", major, minor, UCP_API_MAJOR,
-                 UCP_API_MINOR);
+        snprintf(reason, reason_nbytes, "UCX %u.%u is here, the module was built for %u.%u", major, minor,
+                 UCP_API_MAJOR, UCP_API_MINOR);
         return KITH_ERR_UNSUPPORTED;
     }
     snprintf(reason, reason_nbytes, "UCX %s", ucx->ucp_get_version_string());

@@ -41,15 +41,15 @@ typedef struct ucx_be ucx_be;
 typedef struct ucx_packet {
     struct ucx_packet *next; /* of the free list */
     ucx_be *be;
-    ki_msg_op *op;           /* NULL: nobody waits for it */
-    ki_msg_header header;    /* UCX reads it until the send is complete */
+    ki_msg_op *op;        /* NULL: nobody waits for it */
+    ki_msg_header header; /* UCX reads it until the send is complete */
 } ucx_packet;
 
 /* Another process of the job. */
 typedef struct ucx_peer {
     ucx_be *be;
-    void *address;      /* NULL: not known yet */
-    ucp_ep_h ep;        /* NULL: none yet, or closed */
+    void *address; /* NULL: not known yet */
+    ucp_ep_h ep;   /* NULL: none yet, or closed */
     int world_rank;
     bool is_failed;     /* no endpoint is made again */
     bool has_left;      /* said BYE */

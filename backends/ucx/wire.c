@@ -83,7 +83,9 @@ static kith_status send_packet(ucx_be *be, int world_rank, const ki_msg_header *
     packet->op = op;
     ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                                                   UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-                                  .flags = flags, .cb = { .send = on_sent }, .user_data = packet,
+                                  .flags = flags,
+                                  .cb = { .send = on_sent },
+                                  .user_data = packet,
                                   .memory_type = UCS_MEMORY_TYPE_HOST };
     void *request = be->ucx->ucp_am_send_nbx(ep, 0, &packet->header, sizeof packet->header, payload, nbytes, &param);
     if (request == NULL) {
@@ -127,11 +129,14 @@ static kith_status wire_data_recv(ki_msg_op *op, uint64_t *token)
 static kith_status wire_data_send(ki_msg_op *op, uint64_t token)
 {
     ki_msg_group *group = op->group;
-    ki_msg_header header = { .group = group->id, .nbytes = op->nbytes_moving, .sequence = op->sequence,
-                             .source = (uint32_t)group->rank, .kind = KI_PACKET_DATA };
+    ki_msg_header header = { .group = group->id,
+                             .nbytes = op->nbytes_moving,
+                             .sequence = op->sequence,
+                             .source = (uint32_t)group->rank,
+                             .kind = KI_PACKET_DATA };
     (void)token;
-    return send_packet((ucx_be *)group->wire_group, group->world_ranks[op->peer], &header, op->buffer, op->nbytes_moving,
-                       op, UCP_AM_SEND_FLAG_RNDV);
+    return send_packet((ucx_be *)group->wire_group, group->world_ranks[op->peer], &header, op->buffer,
+                       op->nbytes_moving, op, UCP_AM_SEND_FLAG_RNDV);
 }
 
 static void wire_detach(ki_msg_op *op)
@@ -145,13 +150,15 @@ static void wire_detach(ki_msg_op *op)
         be->ucx->ucp_worker_progress(be->worker);
     if (op->state == KI_MSG_DONE)
         return;
-    ucx_endpoint_force(&be->peers[op->group->world_ranks[op->peer]], "it stopped in the middle of a message that was cancelled");
+    ucx_endpoint_force(&be->peers[op->group->world_ranks[op->peer]],
+                       "it stopped in the middle of a message that was cancelled");
     until = ucx_now_ms() + KI_UCX_CANCEL_MS;
     while (op->state != KI_MSG_DONE && ucx_now_ms() < until)
         be->ucx->ucp_worker_progress(be->worker);
     if (op->state != KI_MSG_DONE) {
         packet->op = NULL;
-        be->host->log(be->host->cookie, KITH_LOG_ERROR, "ucx: UCX did not let go of a buffer after its endpoint was closed");
+        be->host->log(be->host->cookie, KITH_LOG_ERROR,
+                      "ucx: UCX did not let go of a buffer after its endpoint was closed");
     }
 }
 
@@ -202,7 +209,8 @@ static ucs_status_t on_data(ucx_be *be, const ki_msg_header *header, void *data,
     be->in_flight++;
     ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                                                   UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                                  .cb = { .recv_am = on_received }, .user_data = packet,
+                                  .cb = { .recv_am = on_received },
+                                  .user_data = packet,
                                   .memory_type = UCS_MEMORY_TYPE_HOST };
     void *request = be->ucx->ucp_am_recv_data_nbx(be->worker, data, op->buffer, nbytes, &param);
     if (request == NULL || UCS_PTR_IS_ERR(request))

@@ -70,7 +70,10 @@ static ucs_status_t make_worker(ucx_be *be)
                                    .flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK };
     ucp_am_handler_param_t handler = { .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                                                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-                                       .id = 0, .flags = UCP_AM_FLAG_WHOLE_MSG, .cb = ucx_on_packet, .arg = be };
+                                       .id = 0,
+                                       .flags = UCP_AM_FLAG_WHOLE_MSG,
+                                       .cb = ucx_on_packet,
+                                       .arg = be };
     ucs_status_t status = be->ucx->ucp_worker_create(be->context, &params, &be->worker);
     if (status == UCS_OK)
         status = be->ucx->ucp_worker_set_am_recv_handler(be->worker, &handler);
@@ -88,7 +91,8 @@ static kith_status make_context_and_worker(ucx_be *be)
     if (status == KITH_OK) {
         ucs_status_t made = make_worker(be);
         if (made != UCS_OK)
-            status = be->host->fail(KITH_ERR_NO_RESOURCE, "UCX cannot make a worker: %s", be->ucx->ucs_status_string(made));
+            status =
+                be->host->fail(KITH_ERR_NO_RESOURCE, "UCX cannot make a worker: %s", be->ucx->ucs_status_string(made));
     }
     ucx_library_prefer(false);
     return status;
@@ -100,7 +104,8 @@ static kith_status read_eager(ucx_be *be, const char *name, const char *normal, 
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
     if (end == text || *end != '\0' || value > (64u << 20))
-        return be->host->fail(KITH_ERR_INVALID_ARG, "%s=%s: a number of bytes from 0 to 67108864 is needed", name, text);
+        return be->host->fail(KITH_ERR_INVALID_ARG, "%s=%s: a number of bytes from 0 to 67108864 is needed", name,
+                              text);
     *nbytes = (size_t)value;
     return KITH_OK;
 }

@@ -216,11 +216,11 @@ static bool parse_escape(json_reader *reader, char *out, size_t *used)
     return parse_code_point(reader, out, used);
 }
 
-/* Bytes of the well-formed UTF-8 sequence here, or 0. */
-static size_t utf8_nbytes(const json_reader *reader)
+size_t ki_utf8_nbytes(const char *text, size_t left)
 {
-    const unsigned char *p = (const unsigned char *)reader->at;
-    size_t left = (size_t)(reader->end - reader->at);
+    const unsigned char *p = (const unsigned char *)text;
+    if (left == 0)
+        return 0;
     size_t n = p[0] < 0x80                   ? 1
                : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
                : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
@@ -252,7 +252,7 @@ static bool parse_characters(json_reader *reader, char *out, size_t *used)
                 return false;
             continue;
         }
-        size_t n = utf8_nbytes(reader);
+        size_t n = ki_utf8_nbytes(reader->at, (size_t)(reader->end - reader->at));
         if (n == 0)
             return fail(reader, "not UTF-8");
         memcpy(out + *used, reader->at, n);

@@ -44,6 +44,9 @@ void ki_json_free(const kith_allocator *allocator, ki_json *root);
 
 /* Member of an object, or NULL. */
 const ki_json *ki_json_member(const ki_json *object, const char *key);
+/* Bytes of the well-formed UTF-8 sequence at text, of which left bytes are there; 0: it is none. */
+size_t ki_utf8_nbytes(const char *text, size_t left);
+
 const char *ki_json_type_name(ki_json_type type);
 
 #endif

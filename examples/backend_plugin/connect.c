@@ -49,7 +49,8 @@ kith_status instance_listen(instance *self)
     if (self->listener < 0)
         return host->fail(KITH_ERR_NO_RESOURCE, "socket: no socket: %s", strerror(errno));
     if (bind(self->listener, (struct sockaddr *)&address, nbytes) != 0 || listen(self->listener, SOMAXCONN) != 0)
-        return host->fail(KITH_ERR_NO_RESOURCE, "socket: cannot listen as %s: %s", address.sun_path + 1, strerror(errno));
+        return host->fail(KITH_ERR_NO_RESOURCE, "socket: cannot listen as %s: %s", address.sun_path + 1,
+                          strerror(errno));
     return KITH_OK;
 }
 
@@ -74,10 +75,12 @@ static kith_status connect_to(instance *self, int world_rank)
     if (fd < 0)
         return host->fail(KITH_ERR_NO_RESOURCE, "socket: no socket: %s", strerror(errno));
     /* A UNIX connect is complete when it is in the listener's queue: this does not wait for the other side. */
-    if (connect(fd, (struct sockaddr *)&address, nbytes) != 0 || send(fd, &me, sizeof me, MSG_NOSIGNAL) != (ssize_t)sizeof me) {
+    if (connect(fd, (struct sockaddr *)&address, nbytes) != 0 ||
+        send(fd, &me, sizeof me, MSG_NOSIGNAL) != (ssize_t)sizeof me) {
         int cause = errno;
         close(fd);
-        return host->fail(KITH_ERR_UNREACHABLE, "socket: cannot connect to world rank %d: %s", world_rank, strerror(cause));
+        return host->fail(KITH_ERR_UNREACHABLE, "socket: cannot connect to world rank %d: %s", world_rank,
+                          strerror(cause));
     }
     return use(self, world_rank, fd);
 }
@@ -89,14 +92,17 @@ static kith_status accept_one(instance *self, int64_t until_ms)
     int64_t left = until_ms - now_ms();
     struct pollfd fd = { .fd = self->listener, .events = POLLIN };
     if (left <= 0 || poll(&fd, 1, (int)left) == 0)
-        return host->fail(KITH_ERR_TIMEOUT, "socket: a member of the group did not connect within the connect deadline");
+        return host->fail(KITH_ERR_TIMEOUT,
+                          "socket: a member of the group did not connect within the connect deadline");
     int peer = accept(self->listener, NULL, NULL);
     if (peer < 0)
-        return errno == EAGAIN || errno == EINTR ? KITH_OK : host->fail(KITH_ERR_NO_RESOURCE, "socket: accept: %s", strerror(errno));
+        return errno == EAGAIN || errno == EINTR
+                   ? KITH_OK
+                   : host->fail(KITH_ERR_NO_RESOURCE, "socket: accept: %s", strerror(errno));
     /* The peer's number follows at once. A stranger that connects and says nothing is waited for a second, once. */
     fd = (struct pollfd){ .fd = peer, .events = POLLIN };
-    if (poll(&fd, 1, 1000) != 1 || recv(peer, &who, sizeof who, MSG_DONTWAIT) != (ssize_t)sizeof who || who >= (uint32_t)host->size ||
-        self->peers[who].fd >= 0) {
+    if (poll(&fd, 1, 1000) != 1 || recv(peer, &who, sizeof who, MSG_DONTWAIT) != (ssize_t)sizeof who ||
+        who >= (uint32_t)host->size || self->peers[who].fd >= 0) {
         close(peer);
         return KITH_OK;
     }
@@ -132,7 +138,8 @@ kith_status group_create(void *be, const kith_be_group_info *info, void **out)
     if (made == NULL || all == NULL)
         status = host->fail(KITH_ERR_NO_MEMORY, "socket: no memory for a group of %d ranks", info->size);
     else if (!info->is_one_node)
-        status = host->fail(KITH_ERR_UNSUPPORTED, "socket: the ranks of group '%s' are on more than one host", info->name);
+        status =
+            host->fail(KITH_ERR_UNSUPPORTED, "socket: the ranks of group '%s' are on more than one host", info->name);
     status = host->exchange(info->cookie, status, &mine, sizeof mine, all); /* also when we failed */
     if (status == KITH_OK)
         status = connect_members(self, info);

@@ -131,7 +131,8 @@ void frame_begins(instance *self, connection *peer)
     if (op == NULL) {
         peer->parcel = parcel_add(to, &peer->in);
         if (peer->parcel == NULL) /* without memory the message is lost: the group cannot go on */
-            self->host->peer_failed(to->info.cookie, (int)peer->in.source, "no memory for a message that came before its receive");
+            self->host->peer_failed(to->info.cookie, (int)peer->in.source,
+                                    "no memory for a message that came before its receive");
     } else if (peer->in.nbytes > op->nbytes) {
         receive_done(op, (size_t)peer->in.nbytes); /* truncated: later messages are intact */
     } else {
@@ -211,7 +212,9 @@ kith_status send_start(void *handle, const kith_be_msg *msg, kith_be_slot *slot)
 {
     group *self = (group *)handle;
     operation *op = operation_start(self, msg, slot, true);
-    frame_header header = { .group = self->info.id, .tag = msg->tag, .nbytes = msg->nbytes, .source = (uint64_t)self->info.rank };
+    frame_header header = {
+        .group = self->info.id, .tag = msg->tag, .nbytes = msg->nbytes, .source = (uint64_t)self->info.rank
+    };
     if (msg->peer == self->info.rank) {
         send_to_self(self, op, &header);
         return op->status;
@@ -246,7 +249,8 @@ kith_status msg_test(void *handle, kith_be_slot *slot, int *is_done, size_t *nby
     int world_rank = self->info.world_ranks[op->peer];
     *is_done = 1;
     if (op->is_done && op->status == KITH_ERR_TRUNCATED)
-        return host->fail(KITH_ERR_TRUNCATED, "socket: message of %zu bytes from rank %d, tag %llu, for a buffer of %zu bytes",
+        return host->fail(KITH_ERR_TRUNCATED,
+                          "socket: message of %zu bytes from rank %d, tag %llu, for a buffer of %zu bytes",
                           op->message_nbytes, op->peer, (unsigned long long)op->tag, op->nbytes);
     if (op->is_done) {
         *nbytes = op->is_send ? op->nbytes : op->message_nbytes;

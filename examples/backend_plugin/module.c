@@ -105,7 +105,8 @@ static void idle(void *be, int64_t timeout_ns)
     for (int r = 0; r < self->host->size && count < MOST; r++) {
         const connection *peer = &self->peers[r];
         if (peer->fd >= 0)
-            fds[count++] = (struct pollfd){ .fd = peer->fd, .events = (short)(POLLIN | (peer->first != NULL ? POLLOUT : 0)) };
+            fds[count++] =
+                (struct pollfd){ .fd = peer->fd, .events = (short)(POLLIN | (peer->first != NULL ? POLLOUT : 0)) };
     }
     (void)ppoll(fds, count, &timeout, NULL);
 }
@@ -132,7 +133,8 @@ static const kith_backend table = {
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif
-const kith_backend *kith_backend_v1(void);
+const kith_backend *
+kith_backend_v1(void);
 
 const kith_backend *kith_backend_v1(void)
 {

@@ -47,24 +47,24 @@ typedef struct frame_header {
 typedef struct outgoing {
     struct outgoing *next;
     frame_header header;
-    bool has_header;       /* the unit that goes now begins with the header */
-    uint64_t length;       /* of the piece that goes now, or the mark */
+    bool has_header; /* the unit that goes now begins with the header */
+    uint64_t length; /* of the piece that goes now, or the mark */
     const unsigned char *piece;
-    size_t unit_done;      /* bytes of the unit that are gone */
-    size_t offset;         /* of the piece in the payload */
+    size_t unit_done; /* bytes of the unit that are gone */
+    size_t offset;    /* of the piece in the payload */
     const unsigned char *payload;
-    operation *owner;      /* NULL: cancelled; ends with the mark, and is freed */
+    operation *owner; /* NULL: cancelled; ends with the mark, and is freed */
 } outgoing;
 
 struct operation {
-    operation *next;    /* of the posted receives */
+    operation *next; /* of the posted receives */
     group *group;
-    int peer;           /* group rank */
+    int peer; /* group rank */
     bool is_send, is_done;
     kith_status status; /* when done */
     uint64_t tag;
     unsigned char *buffer;
-    size_t nbytes;      /* of the message, or the most that is received */
+    size_t nbytes;         /* of the message, or the most that is received */
     size_t message_nbytes; /* of the message that a receive matched */
     outgoing out;
 };
@@ -81,8 +81,8 @@ typedef struct parcel {
 
 /* Another process. */
 typedef struct connection {
-    int fd;          /* -1: none */
-    bool is_gone;    /* it closed, or died */
+    int fd;       /* -1: none */
+    bool is_gone; /* it closed, or died */
     outgoing *first, **end;
     frame_header in;    /* of the frame that is coming */
     size_t header_done; /* bytes of it that are here */
@@ -105,9 +105,9 @@ struct group {
     group *next;
     instance *owner;
     kith_be_group_info info;
-    operation *posted;           /* oldest first */
-    parcel *unexpected;          /* oldest first */
-    atomic_int is_aborted;       /* the only thing that another thread sets */
+    operation *posted;     /* oldest first */
+    parcel *unexpected;    /* oldest first */
+    atomic_int is_aborted; /* the only thing that another thread sets */
 };
 
 /* connect.c */

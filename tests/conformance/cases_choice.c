@@ -25,7 +25,7 @@ static void expect_algorithm(const rank_info *info, kith_coll_kind kind, size_t 
 
 static void expect_sum(const rank_info *info, size_t count)
 {
-    int *x = (int *)malloc(count * sizeof *x), n = info->size;
+    int *x = (int *)calloc(count, sizeof *x), n = info->size;
     for (size_t i = 0; i < count; i++)
         x[i] = (int)i + info->rank;
     REQUIRE_OK(kith_all_reduce(info->world, x, x, count, KITH_INT32, KITH_SUM));
@@ -190,7 +190,40 @@ static void case_group_options_differ(rank_info *info)
                    KITH_ERR_MISMATCH);
     REQUIRE_DETAIL("at the same time");
     REQUIRE(group == NULL);
+    kith_mesh *mesh = NULL;
+    kith_mesh_options mesh_options = KITH_MESH_OPTIONS_INIT;
+    const kith_mesh_axis axis = { "tp", 0 };
+    mesh_options.struct_size = is_odd ? 1 : sizeof mesh_options;
+    REQUIRE_STATUS(kith_mesh_create(info->world, &axis, 1, &mesh_options, &mesh), KITH_ERR_INVALID_ARG);
+    mesh_options.struct_size = sizeof mesh_options;
+    mesh_options.backends = is_odd ? "pt=shm" : NULL;
+    REQUIRE_STATUS(kith_mesh_create(info->world, &axis, 1, &mesh_options, &mesh), KITH_ERR_INVALID_ARG);
+    REQUIRE_DETAIL("'pt'");
+    REQUIRE(mesh == NULL);
     expect_sum(info, 10);
+}
+
+/* Nothing can be made out of a group that was aborted, and nobody waits to hear it. */
+static void case_creation_after_abort(rank_info *info)
+{
+    kith_group *group = NULL, *child = NULL;
+    kith_mesh *mesh = NULL;
+    const kith_mesh_axis axis = { "tp", 0 };
+    const int first = 0;
+    void *memory = NULL;
+    REQUIRE_OK(kith_group_dup(info->world, NULL, &group));
+    REQUIRE_OK(kith_barrier(info->world));
+    if (info->rank == 0) { /* alone: the others never come */
+        REQUIRE_OK(kith_group_abort(group));
+        REQUIRE_STATUS(kith_group_dup(group, NULL, &child), KITH_ERR_ABORTED);
+        REQUIRE_STATUS(kith_group_split(group, 0, 0, NULL, &child), KITH_ERR_ABORTED);
+        REQUIRE_STATUS(kith_group_create(group, &first, 1, NULL, &child), KITH_ERR_ABORTED);
+        REQUIRE_STATUS(kith_mesh_create(group, &axis, 1, NULL, &mesh), KITH_ERR_ABORTED);
+        REQUIRE_STATUS(kith_mem_alloc(group, 4096, &memory), KITH_ERR_ABORTED);
+        REQUIRE(child == NULL && mesh == NULL && memory == NULL);
+    }
+    REQUIRE_OK(kith_barrier(info->world));
+    REQUIRE_OK(kith_group_destroy(group));
 }
 
 const conformance_case cases_choice[] = {
@@ -200,5 +233,6 @@ const conformance_case cases_choice[] = {
     { "table_differs", NULL, run_table_differs },
     { "machines_differ", NULL, run_machines_differ },
     { "group_options_differ", case_group_options_differ, NULL },
+    { "creation_after_abort", case_creation_after_abort, NULL },
     { NULL, NULL, NULL },
 };

@@ -148,7 +148,7 @@ static double contribution(const column *c, int rank)
 
 static void expect_nearest(const rank_info *info, kith_dtype dtype, const column *columns, size_t count)
 {
-    uint16_t send[16], result[16];
+    uint16_t send[16] = { 0 }, result[16] = { 0 };
     REQUIRE(count <= LENGTH(send));
     for (size_t i = 0; i < count; i++) {
         double mine = contribution(&columns[i], info->rank);

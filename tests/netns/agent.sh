@@ -17,8 +17,9 @@ fi
 host=$1
 shift
 init=$(cat "${KITH_NETNS_STATE:?only inside hosts.sh}/$host" 2>/dev/null) || { echo "agent.sh: no host $host" >&2; exit 255; }
+read -r -a enter <"$KITH_NETNS_STATE/enter"
 folder=$PWD
 if [ -n "$keep" ]; then
-    exec nsenter -t "$init" -n -u -i -m -p -- bash -c 'cd "$1" && shift && exec "$@"' bash "$folder" "$@"
+    exec nsenter -t "$init" "${enter[@]}" -- bash -c 'cd "$1" && shift && exec "$@"' bash "$folder" "$@"
 fi
-exec nsenter -t "$init" -n -u -i -m -p -- bash -c "cd '$folder' && $*"
+exec nsenter -t "$init" "${enter[@]}" -- bash -c "cd '$folder' && $*"

@@ -1,12 +1,13 @@
 #!/bin/bash
 # hosts.sh - runs a command on "hosts" that are network namespaces of this machine.
 #
-#     hosts.sh [-n hosts] [-r ranks per host] [-b rate] [-i interfaces] -- command...
-#     hosts.sh [-n hosts] [-b rate] -1 -- mpirun.openmpi ... program...
+#     hosts.sh [-n hosts] [-r ranks per host] [-b rate] [-i interfaces] [-s] -- command...
+#     hosts.sh [-n hosts] [-b rate] [-s] -1 -- mpirun.openmpi ... program...
 #
 # Each host has a network, a name (kith0, kith1, ...), processes, shared memory and IPC of its own; 10.77.0.1, 10.77.0.2, ... are
 # joined by a bridge. With -b each host sends at most at that rate (tc's notation: 1gbit). With -i there are more
-# interfaces per host (10.78.<i>.<host>), of which every second one leads nowhere.
+# interfaces per host (10.78.<i>.<host>), of which every second one leads nowhere. With -s the hosts share memory and
+# processes, as a benchmark needs that meets in shared memory; force the transport then (KITH_UCX_TLS=tcp).
 #
 # The command runs once per rank with torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
 # MASTER_PORT), KITH_HOSTID, KITH_NETNS_HOST and KITH_NETNS_INDEX. With -1 it runs once, on the first host; Open MPI reaches the others
@@ -18,14 +19,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
 
-hosts=2 ranks=1 rate="" once="" interfaces=0
-while getopts "n:r:b:i:1" option; do
+hosts=2 ranks=1 rate="" once="" interfaces=0 share=""
+while getopts "n:r:b:i:1s" option; do
     case $option in
     n) hosts=$OPTARG ;;
     r) ranks=$OPTARG ;;
     b) rate=$OPTARG ;;
     i) interfaces=$OPTARG ;;
     1) once=1 ;;
+    s) share=1 ;;
     *) exit 2 ;;
     esac
 done
@@ -77,18 +79,18 @@ make_namespace()
 link()
 {
     local namespace=$prefix-$1 peer=p$1-$2
-    ip -n $prefix-sw link add "$peer" type veth peer name "$2" netns "$namespace" 2>"$state/why" || skip "$(cat "$state/why")"
-    [ -z "$4" ] || ip -n $prefix-sw link set "$peer" master "$4"
-    ip -n $prefix-sw link set "$peer" up
+    ip -n $prefix-sw link add name "$peer" type veth peer name "$2" netns "$namespace" 2>"$state/why" || skip "$(cat "$state/why")"
+    [ -z "$4" ] || ip -n $prefix-sw link set dev "$peer" master "$4"
+    ip -n $prefix-sw link set dev "$peer" up
     ip -n "$namespace" addr add "$3" dev "$2"
-    ip -n "$namespace" link set "$2" up
+    ip -n "$namespace" link set dev "$2" up
 }
 
 make_hosts()
 {
     make_namespace $prefix-sw
-    ip -n $prefix-sw link add br type bridge 2>"$state/why" || skip "$(cat "$state/why")"
-    ip -n $prefix-sw link set br up
+    ip -n $prefix-sw link add name br type bridge 2>"$state/why" || skip "$(cat "$state/why")"
+    ip -n $prefix-sw link set dev br up
     for ((h = 0; h < hosts; h++)); do
         make_namespace $prefix-$h
         mkdir -p /etc/netns/$prefix-$h
@@ -98,8 +100,8 @@ make_hosts()
         } >/etc/netns/$prefix-$h/hosts
         for ((i = 0; i < interfaces; i++)); do # odd ones end at no bridge
             if ((i % 2 == 0)); then
-                ip -n $prefix-sw link show br$i >/dev/null 2>&1 || {
-                    ip -n $prefix-sw link add br$i type bridge && ip -n $prefix-sw link set br$i up
+                ip -n $prefix-sw link show dev br$i >/dev/null 2>&1 || {
+                    ip -n $prefix-sw link add name br$i type bridge && ip -n $prefix-sw link set dev br$i up
                 }
                 link $h net$i 10.78.$i.$((h + 1))/24 br$i
             else
@@ -117,8 +119,12 @@ make_hosts()
 # An init process per host holds its other namespaces; on_host enters them.
 start_host()
 {
-    ip netns exec $prefix-$1 unshare --uts --ipc --pid --fork --mount-proc --kill-child \
-        bash -c "hostname kith$1 && mount -t tmpfs tmpfs /dev/shm && : >'$state/up$1' && exec sleep infinity" &
+    local apart="--ipc --pid --fork --mount-proc --kill-child" own="mount -t tmpfs tmpfs /dev/shm &&"
+    [ -z "$share" ] || apart="" own=""
+    # shellcheck disable=SC2086
+    ip netns exec $prefix-$1 unshare --uts $apart \
+        bash -c "hostname kith$1 && $own : >'$state/up$1' && exec sleep infinity" &
+    disown # not one of the commands that are waited for
     for ((wait = 0; wait < 100; wait++)); do
         [ -e "$state/up$1" ] && break
         sleep 0.05
@@ -135,13 +141,15 @@ start_host()
 }
 
 make_hosts
+echo "-n -u -m $([ -n "$share" ] || echo "-i -p")" >"$state/enter"
 export KITH_NETNS_STATE=$state
 for ((h = 0; h < hosts; h++)); do start_host $h; done
 
 if [ -n "$once" ]; then
     list=""
     for ((h = 0; h < hosts; h++)); do list+="${list:+,}10.77.0.$((h + 1)):$ranks"; done
-    KITH_NETNS_LIST=$list "$folder/agent.sh" -e kith0 "$@" &
+    # only the network and the name of the first host: the launcher must see the processes of all
+    KITH_NETNS_LIST=$list nsenter -t "$(cat "$state/kith0")" -n -u -- "$@" &
     wait $!
     exit $?
 fi
@@ -158,7 +166,7 @@ done
 # kill the others when one fails: they may wait for it forever
 status=0
 for ((left = ${#pids[@]}; left > 0; left--)); do
-    wait -n "${pids[@]}"
+    wait -n
     code=$?
     if [ $code -ne 0 ] && [ $status -eq 0 ]; then
         status=$code

@@ -154,15 +154,35 @@ static void run_rank(rank_start *start)
     barriers = 0;
     me->failed_peer = -1;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    me->host = (kith_be_host){ .struct_size = sizeof me->host, .cookie = me, .rank = me->rank, .size = me->size,
-                               .local_rank = me->rank, .local_size = me->size, .node_of = nodes,
-                               .is_threads = me->options->is_threads, .spin = me->size <= cpus ? 2000 : 0,
-                               .connect_timeout_ms = 30000, .fail = host_fail, .log = host_log, .alloc = host_alloc,
-                               .free = host_free, .setting = host_setting, .agree = host_agree,
-                               .exchange = host_exchange, .peer_failed = host_peer_failed, .job_id = 1 };
+    me->host = (kith_be_host){ .struct_size = sizeof me->host,
+                               .cookie = me,
+                               .rank = me->rank,
+                               .size = me->size,
+                               .local_rank = me->rank,
+                               .local_size = me->size,
+                               .node_of = nodes,
+                               .is_threads = me->options->is_threads,
+                               .spin = me->size <= cpus ? 2000 : 0,
+                               .connect_timeout_ms = 30000,
+                               .fail = host_fail,
+                               .log = host_log,
+                               .alloc = host_alloc,
+                               .free = host_free,
+                               .setting = host_setting,
+                               .agree = host_agree,
+                               .exchange = host_exchange,
+                               .peer_failed = host_peer_failed,
+                               .job_id = 1 };
     me->backend = ki_shm_backend();
-    kith_be_group_info info = { .struct_size = sizeof info, .cookie = me, .name = "test", .id = 1, .rank = me->rank,
-                                .size = me->size, .world_ranks = world, .node_of = nodes, .is_one_node = 1 };
+    kith_be_group_info info = { .struct_size = sizeof info,
+                                .cookie = me,
+                                .name = "test",
+                                .id = 1,
+                                .rank = me->rank,
+                                .size = me->size,
+                                .world_ranks = world,
+                                .node_of = nodes,
+                                .is_one_node = 1 };
     if (me->backend->open(&me->host, &me->be) != KITH_OK) {
         harness_fail(me, "open: %s", me->detail);
         return;
@@ -215,7 +235,8 @@ static void run_processes(rank_start *starts, const harness_options *options)
                 continue;
             pids[r] = 0;
             left--;
-            if ((!WIFEXITED(how) || WEXITSTATUS(how) != 0) && options->killed_rank != r + 1)
+            if ((!WIFEXITED(how) || WEXITSTATUS(how) != 0) && options->killed_rank != r + 1 &&
+                options->killed_rank != -1)
                 harness_fail(&starts[r].rank, "rank ended with status 0x%x", (unsigned)how);
         }
         if (left > 0 && harness_now_ns() > until) {
@@ -234,15 +255,15 @@ static void run_processes(rank_start *starts, const harness_options *options)
 
 int harness_run(const harness_options *options, harness_body body, void *user)
 {
-    harness_shared *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    harness_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     rank_start *starts = calloc((size_t)options->size, sizeof *starts);
     if (shared == MAP_FAILED || starts == NULL)
         abort();
     for (int r = 0; r < options->size; r++) {
         starts[r].body = body;
-        starts[r].rank = (harness_rank){ .rank = r, .size = options->size, .options = options, .shared = shared,
-                                         .notes = shared->notes, .user = user };
+        starts[r].rank = (harness_rank){
+            .rank = r, .size = options->size, .options = options, .shared = shared, .notes = shared->notes, .user = user
+        };
     }
     fflush(NULL);
     if (options->is_threads)

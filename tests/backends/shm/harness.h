@@ -1,8 +1,8 @@
 /* tests/backends/shm/harness.h - N ranks with one group each on the shared-memory backend, without the core.
  *
  * harness_run() starts the ranks as processes (fork) or threads, gives each a host table whose exchange goes through
- * shared memory, opens the backend, creates the group, calls the body on every rank, and takes everything down. Each run has
- * a deadline: ranks that are still there then are killed and the run fails.
+ * shared memory, opens the backend, creates the group, calls the body on every rank, and takes everything down. Each
+ * run has a deadline: ranks that are still there then are killed and the run fails.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -30,7 +30,7 @@ typedef struct harness_options {
     const harness_setting *settings; /* ends with name NULL; may be NULL */
     int timeout_s;                   /* 0: 60 */
     bool may_fail_create;            /* the body is called with group NULL and status */
-    int killed_rank;                 /* 1 + rank that may die by signal; 0: none */
+    int killed_rank;                 /* 1 + rank that may die by signal; 0: none; -1: all */
 } harness_options;
 
 typedef struct harness_rank {
@@ -40,11 +40,11 @@ typedef struct harness_rank {
     kith_be_host host;
     const kith_backend *backend;
     void *be, *group;
-    kith_status status;      /* of group_create */
-    int failed_peer;         /* told by peer_failed, -1: none */
-    char detail[512];        /* of the last failure */
-    void *notes;             /* 64 KiB of memory shared by all ranks */
-    void *user;              /* harness_run's argument */
+    kith_status status; /* of group_create */
+    int failed_peer;    /* told by peer_failed, -1: none */
+    char detail[512];   /* of the last failure */
+    void *notes;        /* 64 KiB of memory shared by all ranks */
+    void *user;         /* harness_run's argument */
 } harness_rank;
 
 typedef void (*harness_body)(harness_rank *me);

@@ -1,13 +1,12 @@
 /* tests/backends/shm/reducer.c - reductions for the harness: few types, plain loops, the documented order.
  *
- * The tests do not share the library's kernels: what they check is which elements the backend combines, with whom and in
- * which order. The op HARNESS_FIRST_MINUS is a - b, neither commutative nor associative, so a wrong order shows.
+ * The tests do not share the library's kernels: what they check is which elements the backend combines, with whom and
+ * in which order. The op HARNESS_FIRST_MINUS is a - b, neither commutative nor associative, so a wrong order shows.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "harness.h"
 #include <string.h>
-
 
 static double load(const void *data, size_t index, kith_dtype dtype)
 {
@@ -92,7 +91,9 @@ static void reduce(const kith_be_reducer *self, const void *const *src, int src_
 void harness_reducer(kith_be_reducer *reducer, kith_dtype dtype, int op)
 {
     *reducer = (kith_be_reducer){ .reduce = reduce,
-                                  .nbytes = dtype == KITH_F32 ? 4 : dtype == KITH_F64 ? 8 : 1,
+                                  .nbytes = dtype == KITH_F32   ? 4
+                                            : dtype == KITH_F64 ? 8
+                                                                : 1,
                                   .is_commutative = op != HARNESS_FIRST_MINUS,
                                   .scalar = op,
                                   .int_scalar = dtype };

@@ -1,8 +1,8 @@
-/* tests/backends/shm/test_collectives.c - every collective on every path: sizes across all thresholds, in and out of place,
- * 1 to 8 ranks, processes and threads, with what the kernel may refuse switched off in turn.
+/* tests/backends/shm/test_collectives.c - every collective on every path: sizes across all thresholds, in and out of
+ * place, 1 to 8 ranks, processes and threads, with what the kernel may refuse switched off in turn.
  *
- * Data are small whole numbers, so every result is exact; the operator a - b shows a wrong order of combination. Bytes around
- * each result are checked too.
+ * Data are small whole numbers, so every result is exact; the operator a - b shows a wrong order of combination. Bytes
+ * around each result are checked too.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -21,8 +21,8 @@
 typedef struct plan {
     const size_t *counts; /* ends with SIZE_MAX */
     int rounds;
-    bool is_mapped;       /* buffers from mem_alloc */
-    bool is_mixed;        /* ... but not on every rank */
+    bool is_mapped; /* buffers from mem_alloc */
+    bool is_mixed;  /* ... but not on every rank */
 } plan;
 
 /* What one operation looks like, and what must come out. */
@@ -33,8 +33,8 @@ typedef struct trial {
     size_t count;
     bool is_in_place;
     unsigned seed;
-    size_t counts[HARNESS_RANKS], displs[HARNESS_RANKS];     /* of the v-forms: blocks by rank */
-    size_t to[HARNESS_RANKS], to_at[HARNESS_RANKS];          /* all_to_all_v, scatter_v */
+    size_t counts[HARNESS_RANKS], displs[HARNESS_RANKS]; /* of the v-forms: blocks by rank */
+    size_t to[HARNESS_RANKS], to_at[HARNESS_RANKS];      /* all_to_all_v, scatter_v */
     float *send, *recv;
     size_t send_count, recv_count;
     unsigned char *areas[2];
@@ -200,9 +200,9 @@ static void check_block(const trial *t, const float *got, size_t count, int from
     for (size_t i = 0; i < count; i++) {
         float wanted = from < 0 ? (float)reduced(t, first + i) : value_of(t, from, first + i);
         if (got[i] != wanted) {
-            harness_fail(t->me, "%s op %d root %d count %zu %s: element %zu is %g, wanted %g (from %d)", kith_coll_name(t->kind),
-                         t->op, t->root, t->count, t->is_in_place ? "in place" : "out of place", i, (double)got[i],
-                         (double)wanted, from);
+            harness_fail(t->me, "%s op %d root %d count %zu %s: element %zu is %g, wanted %g (from %d)",
+                         kith_coll_name(t->kind), t->op, t->root, t->count,
+                         t->is_in_place ? "in place" : "out of place", i, (double)got[i], (double)wanted, from);
             return;
         }
     }
@@ -295,9 +295,18 @@ static void try_one(trial *t)
     size_t count = t->count;
     if (t->kind == KITH_GATHER_V || t->kind == KITH_SCATTER_V)
         count = t->counts[t->me->rank];
-    kith_be_coll coll = { .kind = t->kind, .dtype = KITH_F32, .op = t->op, .root = t->root, .send = t->send, .recv = t->recv,
-                          .count = count, .nbytes = 4, .send_counts = t->to, .send_displs = t->to_at,
-                          .recv_counts = t->counts, .recv_displs = t->displs,
+    kith_be_coll coll = { .kind = t->kind,
+                          .dtype = KITH_F32,
+                          .op = t->op,
+                          .root = t->root,
+                          .send = t->send,
+                          .recv = t->recv,
+                          .count = count,
+                          .nbytes = 4,
+                          .send_counts = t->to,
+                          .send_displs = t->to_at,
+                          .recv_counts = t->counts,
+                          .recv_displs = t->displs,
                           .reducer = is_reducing ? &reducer : NULL };
     kith_status status = harness_coll(t->me, &coll);
     if (status != KITH_OK)
@@ -352,7 +361,9 @@ static const int sizes[] = { 1, 2, 3, 4, 5, 8 };
 static void run_sizes(const harness_setting *settings, bool is_threads, const plan *p)
 {
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        harness_options options = { .size = sizes[i], .is_threads = is_threads, .settings = settings, .timeout_s = 240 };
+        harness_options options = {
+            .size = sizes[i], .is_threads = is_threads, .settings = settings, .timeout_s = 240
+        };
         assert_int_equal(harness_run(&options, run_plan, (void *)(uintptr_t)p), 0);
     }
 }
@@ -408,9 +419,12 @@ static void test_remote(void **state)
 static void test_tiny_parts(void **state)
 {
     (void)state;
-    static const harness_setting settings[] = { { "shm_cma", "off" },          { "shm_mapped", "off" },
-                                                { "shm_cell_nbytes", "1k" },    { "shm_ring_nbytes", "16k" },
-                                                { "shm_eager_nbytes", "64" },  { "shm_chunk_nbytes", "4k" },
+    static const harness_setting settings[] = { { "shm_cma", "off" },
+                                                { "shm_mapped", "off" },
+                                                { "shm_cell_nbytes", "1k" },
+                                                { "shm_ring_nbytes", "16k" },
+                                                { "shm_eager_nbytes", "64" },
+                                                { "shm_chunk_nbytes", "4k" },
                                                 { NULL, NULL } };
     run_sizes(settings, false, &(plan){ small_counts, 3, false, false });
     run_sizes(settings, true, &(plan){ large_counts, 1, false, false });
@@ -426,10 +440,11 @@ static void test_file_arena(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_processes), cmocka_unit_test(test_large_processes), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_staged_only),     cmocka_unit_test(test_tiny_parts),      cmocka_unit_test(test_file_arena),
-        cmocka_unit_test(test_remote),
-        cmocka_unit_test(test_mapped),          cmocka_unit_test(test_partly_mapped),
+        cmocka_unit_test(test_small_processes), cmocka_unit_test(test_large_processes),
+        cmocka_unit_test(test_threads),         cmocka_unit_test(test_staged_only),
+        cmocka_unit_test(test_tiny_parts),      cmocka_unit_test(test_file_arena),
+        cmocka_unit_test(test_remote),          cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_partly_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* tests/backends/shm/test_messages.c - sends and receives: sizes across all ways, tags, order, early messages, self, cancel.
+/* tests/backends/shm/test_messages.c - messages of every size on every way: order, early ones, self, cancel.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -55,8 +55,8 @@ static void finish_message(harness_rank *me, message *m)
     const unsigned char *data = m->msg.buffer;
     for (size_t i = 0; i < nbytes; i++) {
         if (data[i] != byte_of(m->seed, i)) {
-            harness_fail(me, "recv from %d tag %d: byte %zu of %zu is %d, wanted %d", m->msg.peer, (int)m->msg.tag, i, nbytes,
-                         data[i], byte_of(m->seed, i));
+            harness_fail(me, "recv from %d tag %d: byte %zu of %zu is %d, wanted %d", m->msg.peer, (int)m->msg.tag, i,
+                         nbytes, data[i], byte_of(m->seed, i));
             return;
         }
     }
@@ -116,7 +116,8 @@ static void storm(harness_rank *me)
         for (int i = 0; i < 2 * COUNT; i++)
             buffers[i] = malloc(nbytes[i % COUNT] + 1);
         for (int i = 0; i < COUNT; i++)
-            start_message(me, &messages[i], true, to, (uint64_t)i, buffers[i], nbytes[i], (unsigned)(me->rank * 1000 + i));
+            start_message(me, &messages[i], true, to, (uint64_t)i, buffers[i], nbytes[i],
+                          (unsigned)(me->rank * 1000 + i));
         for (int i = 0; i < COUNT; i++) {
             int k = COUNT + order[i];
             start_message(me, &messages[k], false, from, (uint64_t)order[i], buffers[k], nbytes[order[i]],
@@ -245,7 +246,8 @@ static void cancel_midway(harness_rank *me)
         finish_message(me, &mark);
         for (size_t i = 0; is_canceller && i < NBYTES; i++)
             if (data[i] != 0x3c) {
-                harness_fail(me, "round %u: the buffer of a cancelled %s changed at %zu", round, me->rank == 0 ? "send" : "recv", i);
+                harness_fail(me, "round %u: the buffer of a cancelled %s changed at %zu", round,
+                             me->rank == 0 ? "send" : "recv", i);
                 break;
             }
         harness_barrier(me);

@@ -13,9 +13,9 @@ typedef struct call {
     stub *s;
     stub_group *group;
     kith_be_coll coll;
-    size_t counts[STUB_RANKS], displs[STUB_RANKS];       /* of the _v operations whose arrays all know */
+    size_t counts[STUB_RANKS], displs[STUB_RANKS];         /* of the _v operations whose arrays all know */
     size_t out_counts[STUB_RANKS], out_displs[STUB_RANKS]; /* all_to_all_v */
-    unsigned char *send, *recv, *whole;                  /* whole: what send and recv may share */
+    unsigned char *send, *recv, *whole;                    /* whole: what send and recv may share */
     size_t send_nbytes, recv_nbytes;
     bool is_in_place;
 } call;
@@ -29,19 +29,43 @@ static double value(int rank, size_t i, int op)
 static void put(kith_dtype dtype, void *base, size_t i, double v)
 {
     switch (dtype) {
-    case KITH_INT8: ((int8_t *)base)[i] = (int8_t)v; break;
-    case KITH_UINT8: ((uint8_t *)base)[i] = (uint8_t)v; break;
-    case KITH_INT16: ((int16_t *)base)[i] = (int16_t)v; break;
-    case KITH_UINT16: ((uint16_t *)base)[i] = (uint16_t)v; break;
-    case KITH_INT32: ((int32_t *)base)[i] = (int32_t)v; break;
-    case KITH_UINT32: ((uint32_t *)base)[i] = (uint32_t)v; break;
-    case KITH_INT64: ((int64_t *)base)[i] = (int64_t)v; break;
-    case KITH_UINT64: ((uint64_t *)base)[i] = (uint64_t)v; break;
-    case KITH_F32: ((float *)base)[i] = (float)v; break;
-    case KITH_F64: ((double *)base)[i] = v; break;
+    case KITH_INT8:
+        ((int8_t *)base)[i] = (int8_t)v;
+        break;
+    case KITH_UINT8:
+        ((uint8_t *)base)[i] = (uint8_t)v;
+        break;
+    case KITH_INT16:
+        ((int16_t *)base)[i] = (int16_t)v;
+        break;
+    case KITH_UINT16:
+        ((uint16_t *)base)[i] = (uint16_t)v;
+        break;
+    case KITH_INT32:
+        ((int32_t *)base)[i] = (int32_t)v;
+        break;
+    case KITH_UINT32:
+        ((uint32_t *)base)[i] = (uint32_t)v;
+        break;
+    case KITH_INT64:
+        ((int64_t *)base)[i] = (int64_t)v;
+        break;
+    case KITH_UINT64:
+        ((uint64_t *)base)[i] = (uint64_t)v;
+        break;
+    case KITH_F32:
+        ((float *)base)[i] = (float)v;
+        break;
+    case KITH_F64:
+        ((double *)base)[i] = v;
+        break;
     case KITH_F16:
-    case KITH_BF16: ((uint16_t *)base)[i] = (uint16_t)(v * 3 + 1); break; /* moved only: any bits do */
-    default: ((uint8_t *)base)[i] = (uint8_t)(v * 5 + 1); break;
+    case KITH_BF16:
+        ((uint16_t *)base)[i] = (uint16_t)(v * 3 + 1);
+        break; /* moved only: any bits do */
+    default:
+        ((uint8_t *)base)[i] = (uint8_t)(v * 5 + 1);
+        break;
     }
 }
 
@@ -49,13 +73,20 @@ static double combine(double a, double b, int op)
 {
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     switch (op) {
-    case KITH_SUM: return a + b;
-    case KITH_PROD: return a * b;
-    case KITH_MIN: return a < b ? a : b;
-    case KITH_MAX: return a > b ? a : b;
-    case KITH_BAND: return (double)(x & y);
-    case KITH_BOR: return (double)(x | y);
-    default: return (double)(x ^ y);
+    case KITH_SUM:
+        return a + b;
+    case KITH_PROD:
+        return a * b;
+    case KITH_MIN:
+        return a < b ? a : b;
+    case KITH_MAX:
+        return a > b ? a : b;
+    case KITH_BAND:
+        return (double)(x & y);
+    case KITH_BOR:
+        return (double)(x | y);
+    default:
+        return (double)(x ^ y);
     }
 }
 
@@ -107,17 +138,36 @@ static void lay_out(call *c, kith_coll_kind kind, size_t count)
     k->count = count;
     size_t give = count, take = count;
     switch (kind) {
-    case KITH_REDUCE_SCATTER: give = count * n; break;
-    case KITH_REDUCE_SCATTER_V: give = total, take = c->counts[rank]; break;
+    case KITH_REDUCE_SCATTER:
+        give = count * n;
+        break;
+    case KITH_REDUCE_SCATTER_V:
+        give = total, take = c->counts[rank];
+        break;
     case KITH_ALL_GATHER:
-    case KITH_GATHER: take = count * n; break;
-    case KITH_SCATTER: give = count * n; break;
-    case KITH_ALL_TO_ALL: give = take = count * n; break;
-    case KITH_ALL_GATHER_V: give = c->counts[rank], take = at; break;
-    case KITH_GATHER_V: give = k->count = c->counts[rank], take = at; break;
-    case KITH_SCATTER_V: give = at, take = k->count = c->counts[rank]; break;
-    case KITH_ALL_TO_ALL_V: give = out_at, take = at; break;
-    default: break;
+    case KITH_GATHER:
+        take = count * n;
+        break;
+    case KITH_SCATTER:
+        give = count * n;
+        break;
+    case KITH_ALL_TO_ALL:
+        give = take = count * n;
+        break;
+    case KITH_ALL_GATHER_V:
+        give = c->counts[rank], take = at;
+        break;
+    case KITH_GATHER_V:
+        give = k->count = c->counts[rank], take = at;
+        break;
+    case KITH_SCATTER_V:
+        give = at, take = k->count = c->counts[rank];
+        break;
+    case KITH_ALL_TO_ALL_V:
+        give = out_at, take = at;
+        break;
+    default:
+        break;
     }
     (void)out_total;
     c->send_nbytes = give * k->nbytes;
@@ -146,15 +196,25 @@ static void place(call *c)
         return;
     switch (k->kind) {
     case KITH_ALL_REDUCE:
-    case KITH_ALL_TO_ALL: c->recv = c->send; break;
+    case KITH_ALL_TO_ALL:
+        c->recv = c->send;
+        break;
     case KITH_REDUCE:
         if (is_root)
             c->recv = c->send;
         break;
-    case KITH_REDUCE_SCATTER: c->recv = k->count % 2 == 0 ? c->send : c->send + own; break;
-    case KITH_REDUCE_SCATTER_V: c->recv = k->count % 2 == 0 ? c->send : c->send + own_v; break;
-    case KITH_ALL_GATHER: c->send = c->recv + own; break;
-    case KITH_ALL_GATHER_V: c->send = c->recv + own_v; break;
+    case KITH_REDUCE_SCATTER:
+        c->recv = k->count % 2 == 0 ? c->send : c->send + own;
+        break;
+    case KITH_REDUCE_SCATTER_V:
+        c->recv = k->count % 2 == 0 ? c->send : c->send + own_v;
+        break;
+    case KITH_ALL_GATHER:
+        c->send = c->recv + own;
+        break;
+    case KITH_ALL_GATHER_V:
+        c->send = c->recv + own_v;
+        break;
     case KITH_GATHER:
         if (is_root)
             c->send = c->recv + own;
@@ -171,7 +231,8 @@ static void place(call *c)
         if (is_root)
             c->recv = c->send + own_v;
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -181,7 +242,8 @@ static void fill_send(call *c)
     int rank = c->group->info.rank, size = c->group->info.size;
     bool is_root = rank == k->root;
     switch (k->kind) {
-    case KITH_BARRIER: break;
+    case KITH_BARRIER:
+        break;
     case KITH_ALL_TO_ALL:
         for (int to = 0; to < size; to++)
             for (size_t j = 0; j < k->count; j++)
@@ -216,7 +278,8 @@ static void check_blocks(const call *c, const size_t *counts, const size_t *disp
 {
     for (int r = 0; r < c->group->info.size; r++)
         for (size_t j = 0; j < counts[r]; j++)
-            expect(c, c->recv, displs[r] + j, is_pairwise ? contributed(c, r, c->group->info.rank, j) : value(r, j, c->coll.op), "block");
+            expect(c, c->recv, displs[r] + j,
+                   is_pairwise ? contributed(c, r, c->group->info.rank, j) : value(r, j, c->coll.op), "block");
 }
 
 static void check_recv(const call *c)
@@ -245,8 +308,12 @@ static void check_recv(const call *c)
         for (size_t j = 0; j < k->count; j++)
             expect(c, c->recv, j, value(k->root, j, k->op), "broadcast");
         break;
-    case KITH_ALL_GATHER: check_blocks(c, equal, places, false); break;
-    case KITH_ALL_GATHER_V: check_blocks(c, c->counts, c->displs, false); break;
+    case KITH_ALL_GATHER:
+        check_blocks(c, equal, places, false);
+        break;
+    case KITH_ALL_GATHER_V:
+        check_blocks(c, c->counts, c->displs, false);
+        break;
     case KITH_GATHER:
         if (is_root)
             check_blocks(c, equal, places, false);
@@ -260,9 +327,14 @@ static void check_recv(const call *c)
         for (size_t j = 0; j < k->count; j++)
             expect(c, c->recv, j, contributed(c, k->root, rank, j), "scatter");
         break;
-    case KITH_ALL_TO_ALL: check_blocks(c, equal, places, true); break;
-    case KITH_ALL_TO_ALL_V: check_blocks(c, c->counts, c->displs, true); break;
-    case KITH_BARRIER: break;
+    case KITH_ALL_TO_ALL:
+        check_blocks(c, equal, places, true);
+        break;
+    case KITH_ALL_TO_ALL_V:
+        check_blocks(c, c->counts, c->displs, true);
+        break;
+    case KITH_BARRIER:
+        break;
     }
 }
 
@@ -287,9 +359,16 @@ static void run(call *c, bool is_blocking)
 static void try_one(stub *s, kith_coll_kind kind, kith_dtype dtype, int op, int root, size_t count, int form)
 {
     call c = { .s = s, .group = s->world, .is_in_place = form & 1 };
-    c.coll = (kith_be_coll){ .kind = kind, .dtype = dtype, .op = op, .root = root, .nbytes = dtype == KITH_F64 || dtype == KITH_INT64 ||
-                                 dtype == KITH_UINT64 ? 8 : dtype == KITH_F32 || dtype == KITH_INT32 || dtype == KITH_UINT32 ? 4
-                                 : dtype == KITH_F16 || dtype == KITH_BF16 || dtype == KITH_INT16 || dtype == KITH_UINT16 ? 2 : 1 };
+    c.coll = (kith_be_coll){ .kind = kind,
+                             .dtype = dtype,
+                             .op = op,
+                             .root = root,
+                             .nbytes = dtype == KITH_F64 || dtype == KITH_INT64 || dtype == KITH_UINT64   ? 8
+                                       : dtype == KITH_F32 || dtype == KITH_INT32 || dtype == KITH_UINT32 ? 4
+                                       : dtype == KITH_F16 || dtype == KITH_BF16 || dtype == KITH_INT16 ||
+                                               dtype == KITH_UINT16
+                                           ? 2
+                                           : 1 };
     lay_out(&c, kind, count);
     place(&c);
     fill_send(&c);
@@ -313,8 +392,8 @@ int stub_colls(stub *s, bool is_brief)
     for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
         for (int dtype = 0; dtype < KITH_DTYPE_COUNT; dtype++)
             for (int op = 0; op < KITH_OP_BUILTIN_COUNT; op++) {
-                bool is_reducing = kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER || kind == KITH_REDUCE_SCATTER_V ||
-                                   kind == KITH_REDUCE;
+                bool is_reducing = kind == KITH_ALL_REDUCE || kind == KITH_REDUCE_SCATTER ||
+                                   kind == KITH_REDUCE_SCATTER_V || kind == KITH_REDUCE;
                 if (is_brief && (op != KITH_SUM || (dtype != KITH_INT32 && dtype != KITH_F32)))
                     continue;
                 if ((!is_reducing && op != KITH_SUM) || !is_native(s, (kith_coll_kind)kind, (kith_dtype)dtype, op))
@@ -322,7 +401,8 @@ int stub_colls(stub *s, bool is_brief)
                 for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
                     for (int form = 0; form < 4; form++, tried++)
                         if (!(kind == KITH_ALL_TO_ALL_V && (form & 1)))
-                            try_one(s, (kith_coll_kind)kind, (kith_dtype)dtype, op, k % 2 == 0 ? 0 : size - 1, counts[k], form);
+                            try_one(s, (kith_coll_kind)kind, (kith_dtype)dtype, op, k % 2 == 0 ? 0 : size - 1,
+                                    counts[k], form);
             }
     return tried;
 }
@@ -335,7 +415,12 @@ void stub_coll_cancel(stub *s)
     int32_t *send = (int32_t *)calloc(COUNT, sizeof *send), *recv = (int32_t *)calloc(COUNT, sizeof *recv);
     kith_be_slot slot = { { 0 } };
     CHECK(send != NULL && recv != NULL);
-    kith_be_coll coll = { .kind = KITH_ALL_REDUCE, .dtype = KITH_INT32, .op = KITH_SUM, .send = send, .recv = recv, .count = COUNT,
+    kith_be_coll coll = { .kind = KITH_ALL_REDUCE,
+                          .dtype = KITH_INT32,
+                          .op = KITH_SUM,
+                          .send = send,
+                          .recv = recv,
+                          .count = COUNT,
                           .nbytes = 4 };
     CHECK_EQUAL(s->backend->coll_start(group->group, &coll, &slot), KITH_OK);
     s->backend->coll_cancel(group->group, &slot);

@@ -49,8 +49,10 @@ static void *bytes(size_t nbytes)
 static void make_plan(planned *plan, int size, uint64_t seed)
 {
     for (int i = 0; i < MESSAGES; i++) {
-        plan[i] = (planned){ .from = (int)(stub_random(&seed) % (unsigned)size), .to = (int)(stub_random(&seed) % (unsigned)size),
-                             .tag = (stub_random(&seed) % 3) << 40 | 0xF000000000000001u, .seed = stub_random(&seed) };
+        plan[i] = (planned){ .from = (int)(stub_random(&seed) % (unsigned)size),
+                             .to = (int)(stub_random(&seed) % (unsigned)size),
+                             .tag = (stub_random(&seed) % 3) << 40 | 0xF000000000000001u,
+                             .seed = stub_random(&seed) };
         size_t base = sizes[stub_random(&seed) % (sizeof sizes / sizeof *sizes)];
         plan[i].nbytes = stub_random(&seed) % 3 == 0 ? base : (size_t)(stub_random(&seed) % (base + 1));
     }
@@ -391,7 +393,7 @@ static void ping_pong(stub *s)
 }
 
 const stub_scenario stub_message_scenarios[] = {
-    { "stress", stress },         { "fifo", fifo },     { "self", self },         { "truncation", truncation },
-    { "cancel", cancel },         { "large", large },   { "aborting", aborting }, { "cancel race", cancel_race },
+    { "stress", stress },       { "fifo", fifo },   { "self", self },         { "truncation", truncation },
+    { "cancel", cancel },       { "large", large }, { "aborting", aborting }, { "cancel race", cancel_race },
     { "ping pong", ping_pong }, { NULL, NULL },
 };

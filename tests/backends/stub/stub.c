@@ -64,7 +64,9 @@ static void *on_alloc(void *cookie, size_t nbytes, size_t alignment)
 {
     void *ptr;
     (void)cookie;
-    return posix_memalign(&ptr, alignment < sizeof(void *) ? sizeof(void *) : alignment, nbytes > 0 ? nbytes : 1) == 0 ? ptr : NULL;
+    return posix_memalign(&ptr, alignment < sizeof(void *) ? sizeof(void *) : alignment, nbytes > 0 ? nbytes : 1) == 0
+               ? ptr
+               : NULL;
 }
 
 static void on_free(void *cookie, void *ptr)
@@ -162,7 +164,8 @@ const kith_backend *stub_load(const char *file)
 
 static void *map_shared(int fd)
 {
-    void *ptr = mmap(NULL, sizeof(shared_file), PROT_READ | PROT_WRITE, fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    void *ptr = mmap(NULL, sizeof(shared_file), PROT_READ | PROT_WRITE,
+                     fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     CHECK(ptr != MAP_FAILED);
     return ptr;
 }
@@ -175,8 +178,13 @@ stub_group *stub_group_make(stub *s, const int *world_ranks, int size)
     group->index = s->group_count++;
     group->failed_peer = -2;
     kith_be_group_info *info = &group->info;
-    *info = (kith_be_group_info){ .struct_size = sizeof *info, .cookie = group, .name = "test",
-                                  .id = 0x1000 + (uint64_t)group->index, .rank = -1, .size = size, .is_one_node = 1 };
+    *info = (kith_be_group_info){ .struct_size = sizeof *info,
+                                  .cookie = group,
+                                  .name = "test",
+                                  .id = 0x1000 + (uint64_t)group->index,
+                                  .rank = -1,
+                                  .size = size,
+                                  .is_one_node = 1 };
     for (int r = 0; r < size; r++) {
         group->world_ranks[r] = world_ranks[r];
         group->node_of[r] = s->node_of[world_ranks[r]];
@@ -205,10 +213,20 @@ void stub_group_free(stub_group *group)
 void stub_host(kith_be_host *host)
 {
     static const int node_of[STUB_RANKS];
-    *host = (kith_be_host){ .struct_size = sizeof *host, .size = 1, .local_size = 1, .node_of = node_of,
-                            .connect_timeout_ms = 10000, .fail = on_fail, .log = on_log, .alloc = on_alloc, .free = on_free,
-                            .setting = on_setting, .agree = on_agree, .exchange = on_exchange,
-                            .peer_failed = on_peer_failed, .job_id = 42 };
+    *host = (kith_be_host){ .struct_size = sizeof *host,
+                            .size = 1,
+                            .local_size = 1,
+                            .node_of = node_of,
+                            .connect_timeout_ms = 10000,
+                            .fail = on_fail,
+                            .log = on_log,
+                            .alloc = on_alloc,
+                            .free = on_free,
+                            .setting = on_setting,
+                            .agree = on_agree,
+                            .exchange = on_exchange,
+                            .peer_failed = on_peer_failed,
+                            .job_id = 42 };
 }
 
 static void enter(stub *s, const kith_backend *backend, int rank, int size)

@@ -25,9 +25,9 @@ struct stub_group {
     stub *owner;
     kith_be_group_info info;
     int world_ranks[STUB_RANKS], node_of[STUB_RANKS];
-    int index;         /* in the shared file */
-    void *group;       /* the backend's */
-    int failed_peer;   /* from peer_failed(); -2: none */
+    int index;       /* in the shared file */
+    void *group;     /* the backend's */
+    int failed_peer; /* from peer_failed(); -2: none */
 };
 
 struct stub {
