@@ -41,6 +41,10 @@ if(KITH_SANITIZE)
     endif()
     add_compile_options(-fsanitize=${KITH_SANITIZE} -fno-omit-frame-pointer -g)
     add_link_options(-fsanitize=${KITH_SANITIZE})
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        # The checks that sanitizers put in hide from gcc's flow analysis what was initialized.
+        add_compile_options(-Wno-maybe-uninitialized)
+    endif()
     if(KITH_SANITIZE STREQUAL "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
         add_compile_options(-Wno-tsan) # gcc says that it does not model fences; the atomics around ours carry the order too
     endif()

@@ -257,7 +257,7 @@ static kith_status run(kith_group *group, const kith_coll_args *args)
     kith_status status = ki_coll_check(group, &coll, args->op);
     if (status != KITH_OK)
         return status;
-    if (coll.count == 0 && coll.kind != KITH_BARRIER) { /* the same on all ranks: nothing to do together */
+    if (coll.count == 0 && coll.kind != KITH_BARRIER) { /* as the queue does it (dispatch.c) */
         group->sequence++;
         return KITH_OK;
     }
@@ -350,9 +350,8 @@ kith_status kith_all_reduce_scalar(kith_group *group, double *value, kith_op op)
 
 /* ---- questions ---- */
 
-kith_status kith_coll_query(kith_group *group, kith_coll_kind kind, kith_dtype dtype, kith_op op)
+static kith_status check_question(const kith_group *group, kith_coll_kind kind, kith_dtype dtype, kith_op op)
 {
-    KI_CHECK_GROUP(group, "kith_coll_query");
     if ((unsigned)kind >= KITH_COLL_COUNT || kith_dtype_nbytes(dtype) == 0)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_coll_query: no such collective (%d) or dtype (%d)", (int)kind,
                              (int)dtype);
@@ -367,16 +366,15 @@ kith_status kith_coll_query(kith_group *group, kith_coll_kind kind, kith_dtype d
                : status;
 }
 
-kith_status kith_coll_algorithm(kith_group *group, kith_coll_kind kind, size_t count, kith_dtype dtype, kith_op op,
-                                const char **name, int *is_deterministic)
+/* What would run, and whether it keeps the documented order. */
+static kith_status find_path(const kith_group *group, kith_coll_kind kind, size_t count, kith_dtype dtype, kith_op op,
+                             const char **name, bool *is_exact)
 {
-    kith_status status = kith_coll_query(group, kind, dtype, op);
-    if (status != KITH_OK)
-        return status;
-    if (name == NULL)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_coll_algorithm: name is NULL");
     ki_reducer reducer;
-    kith_be_coll coll = { .kind = kind, .dtype = dtype, .op = op, .count = count, .nbytes = kith_dtype_nbytes(dtype) };
+    const kith_coll_args asked = { .kind = kind, .count = count, .dtype = dtype, .op = op };
+    kith_be_coll coll;
+    ki_coll_fill(&asked, &coll);
+    coll.nbytes = kith_dtype_nbytes(dtype);
     const ki_op *made = reduces(kind) ? ki_op_get(group->ctx, op) : NULL;
     if (made != NULL) {
         ki_reducer_init(&reducer, dtype, made, &group->order);
@@ -391,19 +389,38 @@ kith_status kith_coll_algorithm(kith_group *group, kith_coll_kind kind, size_t c
     ki_path path;
     const ki_algo *algo = NULL;
     const ki_native *native = &group->native[kind][ki_op_column(made)];
-    status = ki_dispatch_path(group, &coll, made, &args, &path, &algo);
+    kith_status status = ki_dispatch_path(group, &coll, made, &args, &path, &algo);
     if (status != KITH_OK)
         return status;
-    bool is_exact = true;
-    if (path == KI_PATH_NATIVE)
-        is_exact = (native->exact_dtypes >> dtype & 1) != 0;
-    else if (path == KI_PATH_ALGO)
-        is_exact = ki_algo_is_deterministic(algo, &args);
+    *is_exact = path == KI_PATH_NATIVE ? (native->exact_dtypes >> dtype & 1) != 0
+                                       : path != KI_PATH_ALGO || ki_algo_is_deterministic(algo, &args);
     *name = path == KI_PATH_LOCAL    ? "local"
             : path == KI_PATH_HIER   ? "hierarchical"
             : path == KI_PATH_NATIVE ? (native->algorithm != NULL ? native->algorithm : group->backend->name)
                                      : algo->name;
-    if (is_deterministic != NULL)
-        *is_deterministic = is_exact;
     return KITH_OK;
+}
+
+kith_status kith_coll_query(kith_group *group, kith_coll_kind kind, kith_dtype dtype, kith_op op)
+{
+    const char *name;
+    bool is_exact;
+    KI_CHECK_GROUP(group, "kith_coll_query");
+    kith_status status = check_question(group, kind, dtype, op);
+    return status == KITH_OK ? find_path(group, kind, 1, dtype, op, &name, &is_exact) : status;
+}
+
+kith_status kith_coll_algorithm(kith_group *group, kith_coll_kind kind, size_t count, kith_dtype dtype, kith_op op,
+                                const char **name, int *is_deterministic)
+{
+    bool is_exact;
+    KI_CHECK_GROUP(group, "kith_coll_algorithm");
+    kith_status status = check_question(group, kind, dtype, op);
+    if (status == KITH_OK && name == NULL)
+        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_coll_algorithm: name is NULL");
+    if (status == KITH_OK)
+        status = find_path(group, kind, count, dtype, op, name, &is_exact);
+    if (status == KITH_OK && is_deterministic != NULL)
+        *is_deterministic = is_exact;
+    return status;
 }

@@ -33,12 +33,31 @@ static bool is_native(const kith_group *group, const kith_be_coll *coll, const k
     return (dtypes >> coll->dtype & 1) != 0;
 }
 
+/* Nothing to move, on any rank: everyone is done at once, whether the operation is queued or not. Where counts come in
+ * arrays, one rank's zero says nothing about the others. */
+static bool is_empty(const kith_be_coll *coll)
+{
+    switch (coll->kind) {
+    case KITH_ALL_REDUCE:
+    case KITH_REDUCE_SCATTER:
+    case KITH_ALL_GATHER:
+    case KITH_BROADCAST:
+    case KITH_REDUCE:
+    case KITH_GATHER:
+    case KITH_SCATTER:
+    case KITH_ALL_TO_ALL:
+        return coll->count == 0;
+    default:
+        return false;
+    }
+}
+
 kith_status ki_dispatch_path(const kith_group *group, const kith_be_coll *coll, const ki_op *op,
                              const ki_algo_args *args, ki_path *path, const ki_algo **algo)
 {
     bool is_forced = ki_select_forced(group->ctx->select, coll->kind) != NULL;
     *algo = NULL;
-    if (group->size == 1)
+    if (group->size == 1 || is_empty(coll))
         *path = KI_PATH_LOCAL;
     else if (!is_forced && ki_hier_can(group, coll, op))
         *path = KI_PATH_HIER;

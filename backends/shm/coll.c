@@ -100,6 +100,7 @@ static void begin(shm_group *group, const kith_be_coll *args)
     coll->args = args;
     coll->traits = traits;
     coll->number = ++group->number;
+    shm_store(&group->blocks[group->rank].started.value, coll->number);
     coll->phase = coll->next_peer = 0;
     coll->is_active = true;
     coll->is_writer = !is_rooted || is_root == traits->is_root_writing;
@@ -190,19 +191,10 @@ void shm_coll_cancel(void *group_, kith_be_slot *slot)
         shm_touch_forbid(group);
 }
 
-/* Who has not shown up: writers whose cell is not there; else ranks that are a whole turn of cells behind. */
 void shm_coll_missing(void *group_, kith_be_slot *slot, unsigned char *is_missing)
 {
     shm_group *group = group_;
-    const shm_coll *coll = &group->coll;
     (void)slot;
-    for (int r = 0; r < group->size; r++) {
-        if (r == group->rank || !coll->is_active)
-            continue;
-        bool is_here = shm_load(&shm_cell_of(group, r, coll->number)->flag) == coll->number ||
-                       shm_load(&group->blocks[r].done.value) >= coll->number ||
-                       ((coll->path == SHM_PATH_STAGED || coll->path == SHM_PATH_SLICES) &&
-                        shm_load(&group->blocks[r].published.value) > coll->base);
-        is_missing[r] = !is_here;
-    }
+    for (int r = 0; r < group->size; r++)
+        is_missing[r] = shm_load(&group->blocks[r].started.value) < group->coll.number;
 }

@@ -45,6 +45,7 @@ typedef struct shm_header {
 
 /* The words that a rank writes, but for the doorbell. */
 typedef struct shm_rank_block {
+    shm_word started;   /* number of the collective that this rank has come to; read when one is late */
     shm_word done;      /* number of the last collective that this rank has finished, where it says so (cells.c) */
     shm_word published; /* position in the byte ring up to which this rank's pieces can be read */
     shm_word consumed;  /* position up to which this rank needs nobody's pieces any more */

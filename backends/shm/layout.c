@@ -31,7 +31,7 @@ bool shm_sizes_choose(const struct shm_settings *settings, int size, int scale, 
 {
     size_t ranks = (size_t)size;
     size_t cell = ranks <= 8 ? 16384 : ranks <= 16 ? 8192 : 4096;
-    size_t ring = ranks <= 4 ? 2097152 : ranks <= 8 ? 1048576 : ranks <= 16 ? 524288 : 262144;
+    size_t ring = ranks <= 8 ? 2097152 : ranks <= 16 ? 524288 : 262144;
     size_t lines = ranks <= 4 ? 256 : ranks <= 8 ? 64 : ranks <= 16 ? 32 : 16;
     size_t channel = ranks <= 2 ? 262144 : ranks <= 4 ? 131072 : ranks <= 8 ? 65536 : ranks <= 16 ? 16384 : 4096;
     if (settings->cell_nbytes != SIZE_MAX)

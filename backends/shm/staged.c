@@ -14,6 +14,8 @@
  * rounds up to k, which were filled before; the one exception (reduce_scatter_v into the front of send) reduces its own
  * piece from a copy.
  *
+ * No streaming stores here: measured, they lose even for 64 MiB, since the other side waits for each piece.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "internal.h"
@@ -140,8 +142,7 @@ static void reduce_round(shm_group *group)
         group->sources[r] = r == group->rank ? own : piece_in_ring(group, r);
     group->targets[0] = to.data;
     const kith_be_reducer *reducer = coll->args->reducer;
-    unsigned flags = coll->block_nbytes >= group->stream_nbytes ? KITH_BE_REDUCE_STREAM : 0;
-    reducer->reduce(reducer, group->sources, group->size, group->targets, 1, to.nbytes / reducer->nbytes, flags);
+    reducer->reduce(reducer, group->sources, group->size, group->targets, 1, to.nbytes / reducer->nbytes, 0);
 }
 
 static bool is_writing(const shm_group *group, int rank)
@@ -167,7 +168,7 @@ static bool take(shm_group *group)
             return false;
         shm_span to = piece(coll, shm_in(group, r), coll->drained);
         if (!coll->traits->is_reducing && to.nbytes != 0)
-            shm_copy(group, to.data, piece_in_ring(group, r), to.nbytes, coll->block_nbytes);
+            memcpy(to.data, piece_in_ring(group, r), to.nbytes);
     }
     if (coll->traits->is_reducing)
         reduce_round(group);

@@ -53,6 +53,8 @@ static void case_forced_impossible(rank_info *info)
     REQUIRE_STATUS(kith_coll_algorithm(info->world, KITH_ALL_GATHER, 1, KITH_INT32, KITH_SUM, &name, NULL),
                    KITH_ERR_UNSUPPORTED);
     REQUIRE(strcmp(name, "untouched") == 0);
+    REQUIRE_STATUS(kith_coll_query(info->world, KITH_ALL_GATHER, KITH_INT32, KITH_SUM), KITH_ERR_UNSUPPORTED);
+    REQUIRE_OK(kith_coll_query(info->world, KITH_ALL_GATHER_V, KITH_INT32, KITH_SUM));
     REQUIRE_OK(kith_group_status(info->world)); /* nothing was sent: the group lives */
     expect_algorithm(info, KITH_ALL_REDUCE, 100, "ring");
     expect_sum(info, 1000);

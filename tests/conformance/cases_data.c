@@ -95,6 +95,34 @@ static void case_uneven_pairs(rank_info *info)
     disagree(info, 5, 4);
 }
 
+/* Operations without elements between others, behind a queue on one rank and alone on the others: all stay in step. */
+static void case_nothing_between(rank_info *info)
+{
+    int x = 1, sum = 0, none = -1;
+    kith_request *request = NULL;
+    for (int late = 0; late < info->size; late++) {
+        if (info->rank == late)
+            usleep(100000);
+        if (info->rank % 2 == 0) {
+            REQUIRE_OK(kith_all_reduce_start(info->world, &x, &sum, 1, KITH_INT32, KITH_SUM, &request));
+            REQUIRE_OK(kith_all_reduce(info->world, &x, &none, 0, KITH_INT32, KITH_SUM));
+            REQUIRE_OK(kith_broadcast(info->world, &none, 0, KITH_INT32, 0));
+            REQUIRE_OK(kith_wait(&request));
+        } else {
+            REQUIRE_OK(kith_all_reduce(info->world, &x, &sum, 1, KITH_INT32, KITH_SUM));
+            REQUIRE_OK(kith_all_reduce(info->world, &x, &none, 0, KITH_INT32, KITH_SUM));
+            REQUIRE_OK(kith_broadcast_start(info->world, &none, 0, KITH_INT32, 0, &request));
+            REQUIRE_OK(kith_wait(&request));
+        }
+        REQUIRE(sum == info->size && none == -1);
+        for (int i = 0; i < 5; i++) {
+            sum = i + late;
+            REQUIRE_OK(kith_all_reduce(info->world, &sum, &sum, 1, KITH_INT32, KITH_SUM));
+            REQUIRE(sum == (i + late) * info->size);
+        }
+    }
+}
+
 /* ---- messages ---- */
 
 /* One side batches what the other side calls one by one; then a batch with a member that nobody matches. */
@@ -250,6 +278,7 @@ static void case_repeat(rank_info *info)
 const conformance_case cases_data[] = {
     { "uneven_blocks", case_uneven_blocks, NULL },
     { "uneven_pairs", case_uneven_pairs, NULL },
+    { "nothing_between", case_nothing_between, NULL },
     { "batch_alone", case_batch_alone, NULL },
     { "send_start", case_send_start, NULL },
     { "deadlines", case_deadlines, NULL },

@@ -220,7 +220,8 @@ static void come_late(harness_rank *me)
 static void test_late(void **state)
 {
     (void)state;
-    static const kith_coll_kind kinds[] = { KITH_ALL_REDUCE, KITH_REDUCE_SCATTER, KITH_ALL_GATHER, KITH_ALL_TO_ALL };
+    static const kith_coll_kind kinds[] = { KITH_ALL_REDUCE, KITH_REDUCE_SCATTER, KITH_ALL_GATHER,
+                                            KITH_ALL_TO_ALL, KITH_BROADCAST,      KITH_SCATTER };
     static const harness_setting remote[] = { { "shm_cma", "always" }, { NULL, NULL } };
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int way = 0; way < 4; way++) {
