@@ -144,6 +144,7 @@ void shm_group_destroy(void *group_)
     while (*link != group)
         link = &(*link)->next;
     *link = group->next;
+    shm_store(&group->blocks[group->rank].left.value, 1);
     shm_peers_unwatch(group);
     shm_regions_destroy(group);
     shm_channels_destroy(group);

@@ -52,6 +52,7 @@ typedef struct shm_rank_block {
     shm_word touching;  /* nonzero while this rank works in other ranks' buffers */
     shm_word doorbell;  /* low 32 bits: futex word, increased by whoever wakes this rank */
     shm_word probe;     /* set-up only */
+    shm_word left;      /* 1: this rank has destroyed the group; the end of its process is no failure of its own */
 } shm_rank_block;
 
 /* How the others can work in a rank's buffers in this operation; the least of all ranks counts. */

@@ -96,22 +96,35 @@ bool shm_peer_is_alive(shm_group *group, int rank)
     return !peer->is_watched || (!peer->is_dead && !has_ended(peer));
 }
 
-static kith_status look_for_dead(shm_group *group)
+/* A peer whose process ended; -1: none. One that died is named before one that left after the death of another. */
+static int find_ended(shm_group *group)
 {
+    int left = -1;
     for (int r = 0; r < group->size; r++) {
         shm_peer *peer = &group->peers[r];
         if (!peer->is_watched || peer->is_dead || !has_ended(peer))
             continue;
-        if (shm_messages_progress(group))
-            return KITH_OK; /* its last words; look again later */
-        peer->is_dead = true;
-        char why[96];
-        snprintf(why, sizeof why, "process %ld ended", (long)peer->pid);
-        group->host->peer_failed(group->cookie, r, why);
-        return group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d (process %ld) ended", group->name, r,
-                                 (long)peer->pid);
+        if (shm_load(&group->blocks[r].left.value) == 0)
+            return r;
+        left = left < 0 ? r : left;
     }
-    return KITH_OK;
+    return left;
+}
+
+static kith_status look_for_dead(shm_group *group)
+{
+    int rank = find_ended(group);
+    if (rank < 0)
+        return KITH_OK;
+    if (shm_messages_progress(group))
+        return KITH_OK; /* its last words; look again later */
+    shm_peer *peer = &group->peers[rank];
+    bool has_left = shm_load(&group->blocks[rank].left.value) != 0;
+    char why[96];
+    peer->is_dead = true;
+    snprintf(why, sizeof why, "process %ld %s", (long)peer->pid, has_left ? "left the group and ended" : "ended");
+    group->host->peer_failed(group->cookie, rank, why);
+    return group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d (%s)", group->name, rank, why);
 }
 
 kith_status shm_group_check(shm_group *group)

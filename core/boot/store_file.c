@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FIRST_PAUSE_NS = 100000, LAST_PAUSE_NS = 5000000, LIFE_CHECK_MS = 250 };
@@ -366,14 +367,22 @@ static kith_status attach(file_store *s)
     return append(s, (ki_record){ .kind = KI_RECORD_JOIN, .arg = s->nonce }, "", NULL, 0, NULL, 0);
 }
 
-/* A file of a job that runs is not to be taken away. */
+/* A file of a job that runs is not to be taken away, nor one that is no store at all: a path may be mistyped. */
 static kith_status check_unused(const char *path)
 {
     ki_file_log old = { .fd = -1 };
+    ki_record record;
+    const unsigned char *key, *value;
+    struct stat about;
     if (ki_file_log_open(&old, path) != KITH_OK)
         return KITH_OK;
     bool is_used = ki_file_log_is_held(&old, 0);
+    bool is_foreign = fstat(old.fd, &about) == 0 && about.st_size > 0 &&
+                      !(ki_file_log_next(&old, &record, &key, &value) && record.kind == KI_RECORD_HEADER);
     ki_file_log_close(&old);
+    if (is_foreign)
+        return ki_fail(KITH_ERR_INVALID_ARG, "store file://%s: the file exists and is no store; it is left alone",
+                       path);
     return is_used ? ki_fail(KITH_ERR_NO_RESOURCE,
                              "store file://%s: a running job uses this file; give each job its own", path)
                    : KITH_OK;

@@ -87,9 +87,9 @@ typedef struct kith_init_options {
 KITH_API kith_status kith_init(const kith_init_options *options, kith_ctx **ctx);
 
 /* Leaves. Collective: waits, at most for the context's connect deadline, until all ranks came here, so that messages
- * sent before are delivered; a rank that died is not waited for. Requests still pending are aborted. Destroys every
- * group, mesh and request of the context; handles to them are invalid afterwards. ctx NULL is fine. The context is
- * gone whatever is returned. */
+ * sent before are delivered. Once the world has failed on this rank (a peer died, a deadline passed, an abort) nobody is
+ * waited for. Requests still pending are aborted. Destroys every group, mesh and request of the context; handles to
+ * them are invalid afterwards. ctx NULL is fine. The context is gone whatever is returned. */
 KITH_API kith_status kith_finalize(kith_ctx *ctx);
 
 /* Ends without the others: aborts every group, closes everything, never blocks on a peer. For error paths. NULL is

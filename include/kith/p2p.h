@@ -6,7 +6,8 @@
  * kith_send() may block until the receiver has posted the matching receive (it does above the backend's eager size):
  * two ranks that both send first and receive second can wait for each other. Use kith_sendrecv(), the _start forms or
  * a batch. A receive gives the size of its buffer; a longer message is KITH_ERR_TRUNCATED at the receiver, which
- * keeps working; a shorter one is fine and its size is reported.
+ * keeps working; a shorter one is fine and its size is reported: in whole elements by kith_recv(), in bytes by
+ * kith_wait_received().
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

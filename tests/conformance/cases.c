@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-static const conformance_case *const tables[] = { cases_numbers, cases_data, cases_reports, cases_choice,
-                                                  cases_joining };
+static const conformance_case *const tables[] = { cases_numbers, cases_data,    cases_reports,
+                                                  cases_choice,  cases_joining, cases_network };
 enum { TABLES = sizeof tables / sizeof tables[0], SETTINGS = 16 };
 
 void case_folder_make(char *path, size_t nbytes)
@@ -28,6 +28,22 @@ void case_folder_remove(const char *path)
     snprintf(command, sizeof command, "rm -rf '%s'", path);
     if (system(command) != 0)
         fprintf(stderr, "cases: %s is left behind\n", path);
+}
+
+void case_use_group(kith_group *group)
+{
+    enum { COUNT = 100000 };
+    int n = kith_group_size(group), rank = kith_group_rank(group);
+    int *x = (int *)malloc(COUNT * sizeof *x), mine = rank, theirs = -1;
+    REQUIRE(x != NULL && n > 0);
+    for (int i = 0; i < COUNT; i++)
+        x[i] = i + rank;
+    REQUIRE_OK(kith_all_reduce(group, x, x, COUNT, KITH_INT32, KITH_SUM));
+    for (int i = 0; i < COUNT; i++)
+        REQUIRE(x[i] == n * i + n * (n - 1) / 2);
+    REQUIRE_OK(kith_sendrecv(group, &mine, 1, (rank + 1) % n, 0, &theirs, 1, (rank + n - 1) % n, 0, KITH_INT32));
+    REQUIRE(theirs == (rank + n - 1) % n);
+    free(x);
 }
 
 static const conformance_case *find(const char *name)

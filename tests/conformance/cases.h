@@ -24,7 +24,11 @@ extern const conformance_case cases_numbers[]; /* what reductions give at the en
 extern const conformance_case cases_data[];    /* blocks, messages, deadlines */
 extern const conformance_case cases_reports[]; /* what an error says, and to whom */
 extern const conformance_case cases_choice[];  /* algorithms and settings */
-extern const conformance_case cases_joining[]; /* launchers, networks, contexts */
+extern const conformance_case cases_joining[]; /* launchers, contexts, memory */
+extern const conformance_case cases_network[]; /* interfaces */
+
+/* A collective and a ring of messages on the group, checked. */
+void case_use_group(kith_group *group);
 
 /* A folder of its own for a case, removed with its files by case_folder_remove(). */
 void case_folder_make(char *path, size_t nbytes);

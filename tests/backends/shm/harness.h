@@ -69,7 +69,7 @@ int64_t harness_now_ns(void);
 kith_status harness_coll(harness_rank *me, kith_be_coll *coll);
 kith_status harness_wait_msg(harness_rank *me, kith_be_slot *slot, size_t *nbytes);
 
-/* A reducer for dtype and built-in op, combining in the order of kith/coll.h. */
+/* A reducer for f32 or uint8 and sum or HARNESS_FIRST_MINUS, combining in the order of kith/coll.h. */
 void harness_reducer(kith_be_reducer *reducer, kith_dtype dtype, int op);
 
 #endif
