@@ -307,10 +307,12 @@ kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_o
     kith_status status = KITH_OK;
     if (backend->coll_run != NULL && group->timeout_ms == 0 && ctx->active_requests == 0) {
         status = backend->coll_run(group->bg, coll);
-        if (status != KITH_OK)
-            fail_native(group, coll, op, status);
-        ki_trace_end(group, record, status);
-        return status;
+        if (status != KITH_ERR_UNSUPPORTED) {
+            if (status != KITH_OK)
+                fail_native(group, coll, op, status);
+            ki_trace_end(group, record, status);
+            return status;
+        }
     }
     kith_be_slot slot;
     memset(&slot, 0, sizeof slot);

@@ -12,8 +12,13 @@
  * So MPI never gets a caller's buffer from anything that can be cancelled: packets and the chunks of large messages go through
  * our bounce buffers, non-blocking collectives through duplicates of their send and receive buffers. A cancel lets go of the
  * caller's buffer at once; bounce buffers and duplicates stay with MPI until it is done with them (or, if the peer never
- * comes, until the process ends: that memory is lost, and said so in the log). Only coll_run, which the core uses when
- * there is no deadline, works on the caller's memory.
+ * comes, until the process ends: that memory is lost, and said so in the log). Only coll_run works on the caller's
+ * memory.
+ *
+ * MPI does not match MPI_Allreduce on one rank with MPI_Iallreduce on another, while here a rank may block where another
+ * starts and waits. So every native collective is MPI's non-blocking one, unless mpi_native=blocking (the same on all
+ * ranks) says that the program calls the same form of an operation everywhere and has nothing else pending meanwhile:
+ * then blocking calls are MPI's blocking collectives, at the price of the raw call.
  *
  * With a deadline (timeout_ms is not 0) or mpi_native=off no collective is native: the core then runs its own algorithms over
  * messages, which can be ended at any moment and know who is missing.
@@ -76,6 +81,7 @@ struct mpi_be {
     mpi_group *groups;
     size_t eager_nbytes, chunk_nbytes, slice_nbytes;
     bool is_native;
+    bool is_blocking; /* blocking calls become MPI's blocking collectives */
     int tag_limit;
     mpi_packet *free_packets;
     mpi_packet *sending, **sending_end; /* oldest first */

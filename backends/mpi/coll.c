@@ -406,6 +406,8 @@ size_t mpi_coll_pieces(const mpi_group *g, const kith_be_coll *c)
 kith_status mpi_coll_run(void *handle, const kith_be_coll *coll)
 {
     mpi_group *group = (mpi_group *)handle;
+    if (!group->be->is_blocking)
+        return KITH_ERR_UNSUPPORTED; /* the core takes coll_start */
     int code = mpi_coll_issue(group, coll, NULL);
     return code == MPI_SUCCESS ? KITH_OK : mpi_status(group->be->host, code, "collective");
 }

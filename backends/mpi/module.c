@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const kith_be_setting settings[] = {
-    { "mpi_native", "auto", "MPI's own collectives: auto (where no deadline is set), off", 1 },
+    { "mpi_native", "auto", "MPI's own collectives: auto (where no deadline is set), blocking (see docs), off", 1 },
     { "mpi_eager", "4000", "bytes up to which a message is sent before a receive matches: 0 .. 1048576", 1 },
     { "mpi_chunk", "131072", "bytes of a piece of a larger message: 4096 .. 16777216", 1 },
     { "mpi_slice", "1073741824", "bytes above which a collective is made of several calls: 64 .. 1073741824", 1 },
@@ -28,19 +28,20 @@ static kith_status read_nbytes(const kith_be_host *host, size_t index, size_t le
     return KITH_OK;
 }
 
-static kith_status read_native(const kith_be_host *host, bool *is_native)
+static kith_status read_native(const kith_be_host *host, bool *is_native, bool *is_blocking)
 {
     const char *text = host->setting(host->cookie, "mpi_native", "auto");
     const char *deadline = host->setting(host->cookie, "timeout_ms", "0");
-    if (strcmp(text, "auto") != 0 && strcmp(text, "off") != 0)
-        return host->fail(KITH_ERR_INVALID_ARG, "mpi_native=%s: auto or off is needed", text);
-    *is_native = strcmp(text, "auto") == 0 && (deadline == NULL || strtoll(deadline, NULL, 10) == 0);
+    if (strcmp(text, "auto") != 0 && strcmp(text, "blocking") != 0 && strcmp(text, "off") != 0)
+        return host->fail(KITH_ERR_INVALID_ARG, "mpi_native=%s: auto, blocking or off is needed", text);
+    *is_native = strcmp(text, "off") != 0 && (deadline == NULL || strtoll(deadline, NULL, 10) == 0);
+    *is_blocking = strcmp(text, "blocking") == 0;
     return KITH_OK;
 }
 
 static kith_status configure(mpi_be *be)
 {
-    kith_status status = read_native(be->host, &be->is_native);
+    kith_status status = read_native(be->host, &be->is_native, &be->is_blocking);
     if (status == KITH_OK)
         status = read_nbytes(be->host, 1, 0, 1 << 20, &be->eager_nbytes);
     if (status == KITH_OK)

@@ -82,7 +82,7 @@ class Tools:
 
     def kith_mpi(self, ranks):
         command = OPENMPI + ["-n", str(ranks), self.program("kith-bench"), "--backend", "mpi"]
-        return Driver("kith-mpi", command, ("ordinary",), dict(QUIET))
+        return Driver("kith-mpi", command, ("ordinary",), dict(QUIET, KITH_MPI_NATIVE="blocking"))
 
     def openmpi(self, ranks, pml=None):
         # Open MPI takes its ucx layer only on networks it knows, unless told that any will do.
@@ -99,7 +99,7 @@ class Tools:
     def pair(self, mpi, ranks):
         launcher = OPENMPI if mpi == "openmpi" else MPICH
         return Driver(f"pair-{mpi}", launcher + ["-n", str(ranks), self.program(f"bench-pair-{mpi}")], ("raw", "ordinary"),
-                      dict(QUIET))
+                      dict(QUIET, KITH_MPI_NATIVE="blocking"))
 
     def peers(self, ranks):
         drivers = []

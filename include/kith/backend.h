@@ -209,7 +209,9 @@ typedef struct kith_backend {
     kith_status (*coll_start)(void *group, const kith_be_coll *coll, kith_be_slot *slot);
     kith_status (*coll_test)(void *group, kith_be_slot *slot, int *is_done);
     /* Optional: start and complete in one blocking call; used when nothing else is pending and no deadline is set. Not
-     * for deadlines: it need not return when a peer never comes. */
+     * for deadlines: it need not return when a peer never comes. Which of the two a rank uses depends on what it has
+     * pending: both must match on the other ranks. KITH_ERR_UNSUPPORTED, without a text and always for this group, when
+     * they do not: the core then takes coll_start. */
     kith_status (*coll_run)(void *group, const kith_be_coll *coll);
     /* Ends an operation early: when it returns, the caller's buffers are not touched again by anybody. The group is
      * not used for further collectives. */

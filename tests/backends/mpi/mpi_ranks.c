@@ -146,7 +146,7 @@ int main(int argc, char **argv)
         const char *setting, *value;
     } parts[] = {
         { "messages", messages, NULL, NULL },
-        { "colls", colls, NULL, NULL },
+        { "colls", colls, "mpi_native", "blocking" },
         { "slices", slices, "mpi_slice", "4096" },
         { "cancel", stub_coll_cancel, NULL, NULL },
         { "deadline", no_native, "timeout_ms", "1000" },

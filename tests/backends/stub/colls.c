@@ -345,8 +345,11 @@ static void run(call *c, bool is_blocking)
     c->coll.send = c->send;
     c->coll.recv = c->recv;
     if (is_blocking && backend->coll_run != NULL) {
-        CHECK_EQUAL(backend->coll_run(c->group->group, &c->coll), KITH_OK);
-        return;
+        kith_status status = backend->coll_run(c->group->group, &c->coll);
+        if (status != KITH_ERR_UNSUPPORTED) { /* else this group wants coll_start always */
+            CHECK_EQUAL(status, KITH_OK);
+            return;
+        }
     }
     CHECK_EQUAL(backend->coll_start(c->group->group, &c->coll, &slot), KITH_OK);
     for (int is_done = 0; !is_done;) {
