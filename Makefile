@@ -29,7 +29,7 @@ demo: deps
 	@scripts/demo.sh $(BUILD)
 
 check: demo
-	@ctest --test-dir $(BUILD) --parallel $(TEST_JOBS) --output-on-failure --repeat until-pass:2
+	@ctest --test-dir $(BUILD) --parallel $(TEST_JOBS) --output-on-failure --repeat until-pass:3
 
 bench-peers: build
 	@cmake --build $(BUILD) --target bench-peers
