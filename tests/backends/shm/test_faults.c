@@ -115,6 +115,10 @@ static void die_in_the_middle(harness_rank *me)
         usleep(1000);
     HARNESS_CHECK(me, status == KITH_OK || status == KITH_ERR_PEER_FAILED);
     HARNESS_CHECK(me, status != KITH_ERR_PEER_FAILED || me->failed_peer == 1);
+    if (!f->is_mapped) {
+        free(send);
+        free(recv);
+    }
 }
 
 static void test_death(void **state)
