@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "exchange.h"
 #include "group.h"
@@ -133,6 +134,8 @@ static kith_status open_backend(kith_group *group, const char *name)
             KITH_ERR_UNSUPPORTED,
             "group '%s' spans hosts, and neither ucx nor mpi can be used on all of them; `kith info` says why",
             group->name);
+    if (strcmp(name, "shm") == 0 && ki_fault(KI_FAULT_SHM))
+        return ki_fail(KITH_ERR_NO_RESOURCE, "group '%s': shared memory is refused by KITH_FAULT", group->name);
     kith_status status = ki_instance_get(ctx, name, &group->instance);
     if (status != KITH_OK)
         return status;

@@ -119,7 +119,9 @@ static void look_around(kith_ctx *ctx, const hello *all)
         ctx->is_threads |= r != ctx->rank && all[r].pid == all[ctx->rank].pid;
     }
     const char *spin = ki_config_get(ctx->config, "spin");
-    ctx->spin = strcmp(spin, "auto") != 0 ? atoi(spin) : CPU_COUNT(&cpus) >= ctx->local_size ? DEFAULT_SPIN : 0;
+    ctx->spin = strcmp(spin, "auto") != 0             ? (int)ki_config_int(ctx->config, "spin")
+                : CPU_COUNT(&cpus) >= ctx->local_size ? DEFAULT_SPIN
+                                                      : 0;
 }
 
 static kith_status compare(kith_ctx *ctx, const int *ranks, const hello *all, const char *settings)

@@ -1,7 +1,7 @@
 /* core/base/fault.h - injected failures, for tests.
  *
  * KITH_FAULT="alloc:7" makes the 7th allocation (of this process) fail, "socket:2" the second socket call, "shm:1" the
- * first mapping of shared memory, "open:3" the third open; several are separated by commas; "@2" after the number
+ * first creation of a group over shared memory, "open:3" the third open; several are separated by commas; "@2" after the number
  * limits it to world rank 2 ("shm:1@2"). Compiled in always: one relaxed load when nothing is set.
  *
  * SPDX-License-Identifier: BSD-3-Clause
