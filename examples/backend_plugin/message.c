@@ -223,7 +223,7 @@ kith_status send_start(void *handle, const kith_be_msg *msg, kith_be_slot *slot)
     op->out = (outgoing){ .header = header, .payload = op->buffer, .owner = op };
     connection_queue(&self->owner->peers[world_rank], &op->out);
     if (self->owner->peers[world_rank].fd >= 0)
-        connection_progress(self->owner, world_rank); /* usually it goes at once */
+        connection_progress(self->owner, world_rank, 2); /* a short one usually goes at once */
     return KITH_OK;
 }
 
@@ -268,7 +268,7 @@ kith_status msg_test(void *handle, kith_be_slot *slot, int *is_done, size_t *nby
     return KITH_OK;
 }
 
-/* The piece that is half gone in memory of its own; the mark comes behind it. NULL when there is no memory. */
+/* The piece that is half gone in memory of its own; the mark, or the end, comes behind it. NULL when there is no memory. */
 static outgoing *copy_rest(instance *self, const operation *op)
 {
     const kith_be_host *host = self->host;
@@ -278,7 +278,9 @@ static outgoing *copy_rest(instance *self, const operation *op)
     *rest = op->out;
     rest->owner = NULL;
     rest->piece = (unsigned char *)(rest + 1);
-    memcpy(rest + 1, op->out.piece, (size_t)op->out.length);
+    rest->end = END_TAKEN_BACK;
+    if (op->out.length > 0)
+        memcpy(rest + 1, op->out.piece, (size_t)op->out.length);
     return rest;
 }
 

@@ -80,7 +80,7 @@ static void progress(void *be)
     instance *self = (instance *)be;
     for (int r = 0; r < self->host->size; r++)
         if (self->peers[r].fd >= 0)
-            connection_progress(self, r);
+            connection_progress(self, r, 64); /* other peers want their turn */
 }
 
 /* The library waits with this at the end, so that what was sent does arrive. */

@@ -6,8 +6,9 @@
  * The parts:
  *   instance   one per kith context: a listening socket, and one connection per peer process, shared by all groups.
  *   group      its id goes into every frame, so messages of different groups never meet.
- *   frame      a header, then the payload in pieces, each with its length before it. A socket keeps the order, and with
- *              it the order inside a tag. Pieces are there so that a cancelled message can stop after one.
+ *   frame      a header, then the payload in pieces, each with its length before it, then one byte that says whether the
+ *              message holds. A socket keeps the order, and with it the order inside a tag. Pieces are there so that a
+ *              cancelled message can stop after one; the last byte, so that it can be taken back until its very end.
  *   operation  a send or a receive. It lives in the core's slot: starting one allocates nothing.
  *   parcel     a message that came before its receive was posted; the only thing that is allocated while running.
  *
@@ -41,15 +42,17 @@ typedef struct frame_header {
 
 #define PIECE_NBYTES ((size_t)64 << 10)
 #define PIECE_TAKEN_BACK UINT64_MAX /* instead of a length: the sender cancelled, no more pieces come */
+enum { END_HOLDS = 0, END_TAKEN_BACK = 1 };
 
 /* A frame on its way out. Part of a send; or on its own, when the send was cancelled half way. It goes in units: the length
- * of a piece and the piece; before the first one, the header. */
+ * of a piece and the piece; before the first one, the header; after the last one, the end. */
 typedef struct outgoing {
     struct outgoing *next;
     frame_header header;
     bool has_header; /* the unit that goes now begins with the header */
     uint64_t length; /* of the piece that goes now, or the mark */
     const unsigned char *piece;
+    unsigned char end;
     size_t unit_done; /* bytes of the unit that are gone */
     size_t offset;    /* of the piece in the payload */
     const unsigned char *payload;
@@ -89,6 +92,7 @@ typedef struct connection {
     uint64_t length;    /* of the piece that is coming */
     size_t length_done; /* bytes of that number that are here */
     size_t piece_left;
+    unsigned char last; /* END_... */
     size_t offset;      /* of the next byte in the payload */
     operation *receive; /* where the payload goes: a receive, a parcel, or (both NULL) nowhere */
     parcel *parcel;
@@ -123,10 +127,11 @@ kith_status msg_test(void *handle, kith_be_slot *slot, int *is_done, size_t *nby
 void msg_cancel(void *handle, kith_be_slot *slot);
 
 /* stream.c */
-/* Moves what the socket takes and gives right now. */
-void connection_progress(instance *self, int world_rank);
+/* Moves what the socket takes and gives right now, in so many steps at most. */
+void connection_progress(instance *self, int world_rank, int steps);
 void connection_queue(connection *peer, outgoing *frame);
 void frame_begin_unit(outgoing *frame, bool has_header);
+bool frame_is_last_unit(const outgoing *frame);
 
 /* message.c, for stream.c: a header is complete; sets where its payload goes. A payload is complete. */
 void frame_begins(instance *self, connection *peer);

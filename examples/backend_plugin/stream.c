@@ -14,6 +14,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define UNIT_PARTS 4
+
 /* ---- out ---- */
 
 /* The next piece, or the mark of a cancelled frame. */
@@ -24,10 +26,16 @@ void frame_begin_unit(outgoing *frame, bool has_header)
     frame->unit_done = 0;
     frame->length = left < PIECE_NBYTES ? left : PIECE_NBYTES;
     frame->piece = frame->payload + frame->offset;
+    frame->end = END_HOLDS;
     if (frame->owner == NULL) {
         frame->length = PIECE_TAKEN_BACK;
         frame->piece = NULL;
     }
+}
+
+bool frame_is_last_unit(const outgoing *frame)
+{
+    return frame->length != PIECE_TAKEN_BACK && frame->offset + (size_t)frame->length == (size_t)frame->header.nbytes;
 }
 
 void connection_queue(connection *peer, outgoing *frame)
@@ -42,11 +50,12 @@ void connection_queue(connection *peer, outgoing *frame)
 static size_t unit_parts(outgoing *frame, struct iovec *parts)
 {
     bool has_piece = frame->piece != NULL && frame->header.nbytes > 0;
-    struct iovec all[3] = { { &frame->header, frame->has_header ? sizeof frame->header : 0 },
-                            { &frame->length, frame->header.nbytes > 0 ? sizeof frame->length : 0 },
-                            { (void *)(uintptr_t)frame->piece, has_piece ? (size_t)frame->length : 0 } };
+    struct iovec all[UNIT_PARTS] = { { &frame->header, frame->has_header ? sizeof frame->header : 0 },
+                                     { &frame->length, frame->header.nbytes > 0 ? sizeof frame->length : 0 },
+                                     { (void *)(uintptr_t)frame->piece, has_piece ? (size_t)frame->length : 0 },
+                                     { &frame->end, frame_is_last_unit(frame) ? sizeof frame->end : 0 } };
     size_t skip = frame->unit_done, count = 0;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < UNIT_PARTS; i++) {
         size_t gone = skip < all[i].iov_len ? skip : all[i].iov_len;
         skip -= gone;
         if (gone < all[i].iov_len)
@@ -82,7 +91,7 @@ static void unit_sent(instance *self, connection *peer, outgoing *frame)
 static int step_out(instance *self, connection *peer)
 {
     outgoing *frame = peer->first;
-    struct iovec parts[3];
+    struct iovec parts[UNIT_PARTS];
     if (frame == NULL)
         return 0;
     struct msghdr message = { .msg_iov = parts, .msg_iovlen = unit_parts(frame, parts) };
@@ -104,6 +113,10 @@ static unsigned char *destination(connection *peer, unsigned char *waste, size_t
     if (peer->header_done < sizeof peer->in) {
         *wanted = sizeof peer->in - peer->header_done;
         return (unsigned char *)&peer->in + peer->header_done;
+    }
+    if (peer->offset == peer->in.nbytes) {
+        *wanted = sizeof peer->last;
+        return &peer->last;
     }
     if (peer->length_done < sizeof peer->length) {
         *wanted = sizeof peer->length - peer->length_done;
@@ -136,8 +149,8 @@ static bool advance(instance *self, connection *peer, size_t got)
             return true;
         peer->offset = 0;
         frame_begins(self, peer);
-        if (peer->in.nbytes == 0)
-            frame_finish(self, peer, false);
+    } else if (peer->offset == peer->in.nbytes) {
+        frame_finish(self, peer, peer->last != END_HOLDS);
     } else if (peer->length_done < sizeof peer->length) {
         peer->length_done += got;
         if (peer->length_done < sizeof peer->length)
@@ -153,8 +166,6 @@ static bool advance(instance *self, connection *peer, size_t got)
         peer->piece_left -= got;
         if (peer->piece_left == 0)
             peer->length_done = 0;
-        if (peer->offset == peer->in.nbytes)
-            frame_finish(self, peer, false);
     }
     return true;
 }
@@ -173,11 +184,11 @@ static int step_in(instance *self, connection *peer)
     return 1;
 }
 
-void connection_progress(instance *self, int world_rank)
+void connection_progress(instance *self, int world_rank, int steps)
 {
     connection *peer = &self->peers[world_rank];
     int out = 1, in = 1;
-    for (int budget = 64; budget > 0 && (out > 0 || in > 0); budget--) { /* other peers want their turn */
+    for (; steps > 0 && (out > 0 || in > 0); steps--) {
         out = out > 0 ? step_out(self, peer) : out;
         in = in > 0 ? step_in(self, peer) : in;
     }
