@@ -130,6 +130,7 @@ static inline f32x8 half_sum_8(f32x8 a, f32x8 b)
 #define OVER(x) ((x) / scalar)
 
 F16C_LOAD(f16, 0, SAME, SAME)
+F16C_LOAD(avg_f16, 0, SAME, SAME)
 F16C_LOAD(premul_f16, (f32)self->base.scalar, TIMES_8, TIMES)
 F16C_STORE(f16, 0, SAME, SAME)
 F16C_STORE(avg_f16, (f32)self->order->size, OVER_8, OVER)

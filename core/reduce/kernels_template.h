@@ -233,7 +233,9 @@ INTEGER_PREMUL(u64)
     }                                                                                                                  \
     LOAD(X, RAW, f32, NOTHING, widen_##X)                                                                              \
     LOAD(premul_##X, RAW, f32, SCALED_SETUP(f32), SMALL_SCALED_##X)                                                    \
-    STORE(X, f32, RAW, NOTHING, narrow_##X)                                                                            \
+    STORE(X, f32, RAW, NOTHING, narrow_##X)
+#define SMALL_AVG_STEPS(X, RAW)                                                                                        \
+    LOAD(avg_##X, RAW, f32, NOTHING, widen_##X)                                                                        \
     STORE(avg_##X, f32, RAW, RANKS_SETUP(f32), QUOTIENT_##X)
 #define QUOTIENT_bf16(x) quotient_bf16(x, ranks)
 #define QUOTIENT_f16(x) quotient_f16(x, ranks)
@@ -271,13 +273,16 @@ static inline f32 avg_f32(f32 a, f32 b)
 }
 
 SMALL_STEPS(f8e4m3, u8)
+SMALL_AVG_STEPS(f8e4m3, u8)
 SMALL_PAIRS(f8e4m3, u8)
 SMALL_STEPS(f8e5m2, u8)
+SMALL_AVG_STEPS(f8e5m2, u8)
 SMALL_PAIRS(f8e5m2, u8)
 #ifdef __F16C__
 #include "kernels_f16c.h"
 #else
 SMALL_STEPS(f16, u16)
+SMALL_AVG_STEPS(f16, u16)
 SMALL_PAIRS(f16, u16)
 #endif
 
@@ -324,10 +329,29 @@ static inline u32 joined_bf16(f32 low, f32 high)
 #define BF16_PROD(x, y) joined_bf16(prod_f32(low_half(x), low_half(y)), prod_f32(high_half(x), high_half(y)))
 #define BF16_MIN(x, y) joined_bf16(min_f32(low_half(x), low_half(y)), min_f32(high_half(x), high_half(y)))
 #define BF16_MAX(x, y) joined_bf16(max_f32(low_half(x), low_half(y)), max_f32(high_half(x), high_half(y)))
-#define BF16_AVG(x, y) joined_bf16(avg_f32(low_half(x), low_half(y)), avg_f32(high_half(x), high_half(y)))
+#define BF16_AVG(x, y) joined_bf16(halved_sum(low_half(x), low_half(y)), halved_sum(high_half(x), high_half(y)))
 #define BF16_SCALED_SUM(x, y)                                                                                          \
     joined_bf16(SCALED_SUM_f32(low_half(x), low_half(y)), SCALED_SUM_f32(high_half(x), high_half(y)))
 SMALL_STEPS(bf16, u16)
+
+/* bf16 reaches as far as f32, so a sum may pass the end of both while the average does not. Contributions to an average
+ * are made smaller by a power of two, at least the number of ranks: exactly, because the subnormals of f32 have 16 bits
+ * more than those of bf16. The bits of a result that never left f32's range stay the same. */
+static inline f32 share_of_sum(const ki_reducer *self)
+{
+    unsigned ranks = (unsigned)self->order->size;
+    return f32_of_bits((127u - (ranks > 1 ? 32u - (unsigned)__builtin_clz(ranks - 1) : 0u)) << 23);
+}
+
+static inline f32 halved_sum(f32 a, f32 b)
+{
+    return sum_f32(a * 0.5f, b * 0.5f);
+}
+
+#define SHARE_SETUP const f32 share = share_of_sum(self)
+#define SHARE_bf16(x) (widen_bf16(x) * share)
+LOAD(avg_bf16, u16, f32, SHARE_SETUP, SHARE_bf16)
+STORE(avg_bf16, f32, u16, const f32 ranks = (f32)self->order->size * share_of_sum(self), QUOTIENT_bf16)
 BF16_PAIR(sum, NOTHING, BF16_SUM)
 BF16_PAIR(prod, NOTHING, BF16_PROD)
 BF16_PAIR(min, NOTHING, BF16_MIN)
@@ -379,8 +403,8 @@ BF16_PAIR(premul, SCALED_SETUP(f32), BF16_SCALED_SUM)
 #define SMALL_ROWS(X)                                                                                                  \
     {                                                                                                                  \
         [KITH_SUM] = SMALL_ROW(X, sum), [KITH_PROD] = SMALL_ROW(X, prod), [KITH_MIN] = SMALL_ROW(X, min),              \
-        [KITH_MAX] = SMALL_ROW(X, max), [KITH_AVG] = { load_##X, combine_sum_f32, store_avg_##X, pair_avg_##X,         \
-                                                       NULL,     { NULL },        sizeof(f32) },                       \
+        [KITH_MAX] = SMALL_ROW(X, max), [KITH_AVG] = { load_avg_##X, combine_sum_f32, store_avg_##X, pair_avg_##X,     \
+                                                       NULL,         { NULL },        sizeof(f32) },                   \
         [KI_KERNEL_PREMUL] = {                                                                                         \
             load_premul_##X,                                                                                           \
             combine_sum_f32,                                                                                           \

@@ -3,7 +3,7 @@
  * Rules, the same on every backend that reduces with Kith's kernels:
  *   - sum and prod of integers wrap (two's complement, no undefined behaviour).
  *   - avg: integers: the exact sum, then one division that truncates toward zero; floats: accumulate, then one
- * division.
+ *     division. The sum of an average overflows where the accumulator does (f32, f64), for f16, bf16 and fp8 never.
  *   - premul_sum: every contribution is multiplied by the scalar before it is added. For floats the product and the sum
  *     are formed in the accumulator type (f32; f64 for f64); for integers the scalar must be a whole number that the
  *     dtype holds, and products wrap.

@@ -194,8 +194,8 @@ static void case_small_floats(rank_info *info)
     };
     expect_nearest(info, KITH_F16, f16, LENGTH(f16));
     expect_nearest(info, KITH_BF16, bf16, LENGTH(bf16));
-    /* averages whose sum is beyond the type, but not beyond f32: one division, one rounding */
-    uint16_t quarter = (uint16_t)ref_nearest(KITH_BF16, info->size <= 3 ? most / 4 : most / 1024), average = 0;
+    /* averages whose sum is beyond the type, and with four ranks beyond f32: one division, one rounding */
+    uint16_t quarter = (uint16_t)ref_nearest(KITH_BF16, most / 2), average = 0;
     reduce_thrice(info, &quarter, &average, 1, KITH_BF16, KITH_AVG);
     REQUIRE(average == quarter);
     uint16_t half = (uint16_t)ref_nearest(KITH_F16, 65504);

@@ -252,10 +252,12 @@ uint64_t ref_reduce(kith_dtype dtype, int op, double scalar, int p, const uint64
             v[r].f = rounded(dtype, v[r].f * rounded(dtype, scalar));
         else if (op == KI_OP_PREMUL_SUM)
             v[r].i = wrapped(dtype, (wide)((uwide)v[r].i * (uwide)(wide)scalar));
+        else if (op == KITH_AVG && dtype == KITH_BF16)
+            v[r].f /= 128; /* the sum of 128 ranks stays inside f32 */
     }
     number result = in_order(&s, v);
     if (op == KITH_AVG && ref_is_float(dtype))
-        result.f = rounded(dtype, result.f / p);
+        result.f = rounded(dtype, result.f / p * (dtype == KITH_BF16 ? 128 : 1));
     else if (op == KITH_AVG)
         result.i = result.i / p;
     return encoded(dtype, result);
