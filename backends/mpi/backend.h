@@ -18,7 +18,8 @@
  * MPI does not match MPI_Allreduce on one rank with MPI_Iallreduce on another, while here a rank may block where another
  * starts and waits. So every native collective is MPI's non-blocking one, unless mpi_native=blocking (the same on all
  * ranks) says that the program calls the same form of an operation everywhere and has nothing else pending meanwhile:
- * then blocking calls are MPI's blocking collectives, at the price of the raw call.
+ * then blocking calls are MPI's blocking collectives, at the price of the raw call, and large messages move straight between
+ * the caller's buffers. A cancel waits for those; if the peer never moves again MPI keeps the buffer.
  *
  * With a deadline (timeout_ms is not 0) or mpi_native=off no collective is native: the core then runs its own algorithms over
  * messages, which can be ended at any moment and know who is missing.

@@ -84,7 +84,7 @@ static size_t slices(size_t count, size_t slice)
 
 static bool is_large(const mpi_group *group, const kith_be_coll *c, size_t count)
 {
-    return count > slice_of(group, c);
+    return count > 1 && count * c->nbytes > group->be->slice_nbytes; /* count > slice_of(), without a division */
 }
 
 /* ---- slices ---- */
@@ -110,6 +110,8 @@ static int all_reduce(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
 static int bcast(mpi_group *g, const kith_be_coll *c, void *buffer, size_t total, int root, mpi_sink *sink)
 {
     MPI_Datatype type = mpi_type_move(c->nbytes);
+    if (!is_large(g, c, total))
+        return CALL(MPI_Bcast, MPI_Ibcast, sink, buffer, (int)total, type, root, g->comm);
     size_t slice = slice_of(g, c), done = 0;
     int code;
     do {

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "../message/setting.h"
 #include "backend.h"
 
 #include <limits.h>
@@ -9,24 +10,12 @@
 #include <string.h>
 
 static const kith_be_setting settings[] = {
-    { "mpi_native", "auto", "MPI's own collectives: auto (where no deadline is set), blocking (see docs), off", 1 },
+    { "mpi_native", "auto", "use of MPI's own: auto (collectives without a deadline), blocking (see backends/mpi), off", 1 },
     { "mpi_eager", "4000", "bytes up to which a message is sent before a receive matches: 0 .. 1048576", 1 },
     { "mpi_chunk", "131072", "bytes of a piece of a larger message: 4096 .. 16777216", 1 },
     { "mpi_slice", "1073741824", "bytes above which a collective is made of several calls: 64 .. 1073741824", 1 },
     { NULL, NULL, NULL, 0 },
 };
-
-static kith_status read_nbytes(const kith_be_host *host, size_t index, size_t least, size_t most, size_t *nbytes)
-{
-    const char *text = host->setting(host->cookie, settings[index].name, settings[index].default_value);
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (end == text || *end != '\0' || value < least || value > most)
-        return host->fail(KITH_ERR_INVALID_ARG, "%s=%s: a number of bytes from %zu to %zu is needed",
-                          settings[index].name, text, least, most);
-    *nbytes = (size_t)value;
-    return KITH_OK;
-}
 
 static kith_status read_native(const kith_be_host *host, bool *is_native, bool *is_blocking)
 {
@@ -43,11 +32,11 @@ static kith_status configure(mpi_be *be)
 {
     kith_status status = read_native(be->host, &be->is_native, &be->is_blocking);
     if (status == KITH_OK)
-        status = read_nbytes(be->host, 1, 0, 1 << 20, &be->eager_nbytes);
+        status = ki_read_nbytes(be->host, &settings[1], 0, 1 << 20, &be->eager_nbytes);
     if (status == KITH_OK)
-        status = read_nbytes(be->host, 2, 4096, 16 << 20, &be->chunk_nbytes);
+        status = ki_read_nbytes(be->host, &settings[2], 4096, 16 << 20, &be->chunk_nbytes);
     if (status == KITH_OK)
-        status = read_nbytes(be->host, 3, 64, 1 << 30, &be->slice_nbytes);
+        status = ki_read_nbytes(be->host, &settings[3], 64, 1 << 30, &be->slice_nbytes);
     return status;
 }
 

@@ -7,15 +7,24 @@
  * Cancelled (op is NULL): the sender, if chunks are missing, sends an empty one, upon which the receiver gives up; the
  * receiver goes on receiving and forgets. Either way both sides end, and the tag is free again.
  *
+ * With mpi_native=blocking the chunks are parts of the caller's buffers, and large. Receives are as long as what was
+ * announced, so a message never passes the end of a buffer (Open MPI 4.1 writes beyond it when a longer one comes from
+ * the same host). A cancel then waits for what is under way.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "backend.h"
 
+#include <sched.h>
 #include <string.h>
+#include <time.h>
+
+#define DIRECT_CHUNK_NBYTES ((size_t)1 << 30)
+#define DETACH_WAIT_S 2
 
 typedef struct mpi_chunk {
     MPI_Request request;
-    unsigned char *bounce;
+    unsigned char *bounce; /* or a part of the caller's buffer */
     size_t offset, nbytes; /* of the message; nbytes 0: the mark of a sender that gave up */
 } mpi_chunk;
 
@@ -25,7 +34,8 @@ struct mpi_transfer {
     bool is_send, is_marked; /* marked: the empty chunk is on its way */
     int peer, tag;
     uint64_t sequence;
-    size_t nbytes, posted;
+    size_t nbytes, posted, chunk_nbytes;
+    unsigned char *direct; /* the caller's buffer, when chunks lie in it */
     mpi_chunk window[MPI_WINDOW];
     int head, count; /* oldest chunk, chunks under way */
     unsigned char memory[];
@@ -65,10 +75,13 @@ static mpi_transfer *transfer_create(ki_msg_op *op, bool is_send, int tag)
 {
     mpi_group *group = group_of(op);
     const kith_be_host *host = group->be->host;
-    size_t chunk = group->be->chunk_nbytes < op->nbytes_moving ? group->be->chunk_nbytes : op->nbytes_moving;
+    bool is_direct = group->be->is_blocking;
+    size_t most = is_direct ? DIRECT_CHUNK_NBYTES : group->be->chunk_nbytes;
+    size_t chunk = most < op->nbytes_moving ? most : op->nbytes_moving;
     size_t windows = (op->nbytes_moving + chunk - 1) / chunk;
     windows = windows < MPI_WINDOW ? windows : MPI_WINDOW;
-    mpi_transfer *transfer = (mpi_transfer *)host->alloc(host->cookie, sizeof *transfer + chunk * windows, 64);
+    size_t bounce = is_direct ? 0 : chunk * windows;
+    mpi_transfer *transfer = (mpi_transfer *)host->alloc(host->cookie, sizeof *transfer + bounce, 64);
     if (transfer == NULL)
         return NULL;
     memset(transfer, 0, sizeof *transfer);
@@ -78,9 +91,12 @@ static mpi_transfer *transfer_create(ki_msg_op *op, bool is_send, int tag)
     transfer->tag = tag;
     transfer->sequence = op->sequence;
     transfer->nbytes = op->nbytes_moving;
+    transfer->chunk_nbytes = chunk;
+    transfer->direct = is_direct ? (unsigned char *)op->buffer : NULL;
     for (size_t i = 0; i < MPI_WINDOW; i++) {
         transfer->window[i].request = MPI_REQUEST_NULL;
-        transfer->window[i].bounce = transfer->memory + chunk * (i < windows ? i : 0);
+        if (!is_direct)
+            transfer->window[i].bounce = transfer->memory + chunk * (i < windows ? i : 0);
     }
     transfer->next = group->transfers;
     group->transfers = transfer;
@@ -106,9 +122,11 @@ static int post_chunk(mpi_group *group, mpi_transfer *t, size_t nbytes)
     chunk->offset = t->posted;
     chunk->nbytes = nbytes;
     t->count++;
+    if (t->direct != NULL)
+        chunk->bounce = t->direct + chunk->offset;
     if (!t->is_send)
         return MPI_Irecv(chunk->bounce, (int)nbytes, MPI_BYTE, t->peer, t->tag, group->comm, &chunk->request);
-    if (nbytes > 0)
+    if (nbytes > 0 && t->direct == NULL)
         memcpy(chunk->bounce, (const unsigned char *)t->op->buffer + chunk->offset, nbytes);
     return MPI_Isend(chunk->bounce, (int)nbytes, MPI_BYTE, t->peer, t->tag, group->comm, &chunk->request);
 }
@@ -125,7 +143,7 @@ static int post_chunks(mpi_group *group, mpi_transfer *t)
     }
     while (t->posted < t->nbytes && t->count < MPI_WINDOW && code == MPI_SUCCESS) {
         size_t left = t->nbytes - t->posted;
-        size_t nbytes = left < group->be->chunk_nbytes ? left : group->be->chunk_nbytes;
+        size_t nbytes = left < t->chunk_nbytes ? left : t->chunk_nbytes;
         code = post_chunk(group, t, nbytes);
         t->posted += nbytes;
     }
@@ -171,7 +189,7 @@ static bool take_chunk(mpi_group *group, mpi_transfer *t, const MPI_Status *stat
         finish(group, t, KITH_ERR_PEER_FAILED);
         return false;
     }
-    if (t->op != NULL)
+    if (t->op != NULL && t->direct == NULL)
         memcpy((unsigned char *)t->op->buffer + chunk->offset, chunk->bounce, chunk->nbytes);
     return true;
 }
@@ -236,6 +254,29 @@ kith_status mpi_transfer_send(ki_msg_op *op, uint64_t token)
     return begin(group_of(op), transfer_create(op, true, (int)token), op);
 }
 
+static bool is_under_way(const mpi_group *group, const mpi_transfer *transfer)
+{
+    const mpi_transfer *t = group->transfers;
+    while (t != NULL && t != transfer)
+        t = t->next;
+    return t != NULL;
+}
+
+/* The caller's buffer is MPI's until the chunks that are under way have ended. */
+static void wait_direct(mpi_group *group, mpi_transfer *transfer)
+{
+    const kith_be_host *host = group->be->host;
+    for (time_t until = time(NULL) + DETACH_WAIT_S; is_under_way(group, transfer); sched_yield()) {
+        mpi_transfers_progress(group);
+        if (time(NULL) <= until)
+            continue;
+        host->log(host->cookie, KITH_LOG_WARN,
+                  "mpi: a cancelled message stays with MPI, which may still use its buffer (mpi_native=blocking)");
+        group->is_comm_lost = true;
+        return;
+    }
+}
+
 void mpi_transfer_detach(ki_msg_op *op)
 {
     mpi_transfer *transfer = (mpi_transfer *)(uintptr_t)op->wire[0];
@@ -245,6 +286,8 @@ void mpi_transfer_detach(ki_msg_op *op)
     op->wire[0] = 0;
     if (transfer->is_send)
         (void)post_chunks(group_of(op), transfer);
+    if (transfer->direct != NULL)
+        wait_direct(group_of(op), transfer);
 }
 
 /* The receive's operation, if there is one, is the caller's business. */
