@@ -66,7 +66,8 @@ ucp_ep_h ucx_endpoint_get(ucx_be *be, int world_rank, kith_status *status)
         return peer->ep;
     peer->ep = NULL;
     *status = be->host->fail(KITH_ERR_UNREACHABLE,
-                             "UCX cannot reach world rank %d: %s (transports: KITH_UCX_TLS; interfaces: KITH_IFNAME)",
+                             "UCX cannot reach world rank %d: %s; it has ended or abandoned its context, or no transport "
+                             "leads there (transports: KITH_UCX_TLS; interfaces: KITH_IFNAME)",
                              world_rank, be->ucx->ucs_status_string(made));
     return NULL;
 }

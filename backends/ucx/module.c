@@ -7,17 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const kith_be_setting settings[] = {
-    { "ucx_tls", "", "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else all",
-      1 },
-    { "ucx_net_devices", "", "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else all",
-      0 },
-    { "ucx_eager", "8192", "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864",
-      0 },
-    { "ucx_eager_far", "65536", "the same between hosts: 0 .. 67108864", 0 },
-    { NULL, NULL, NULL, 0 },
-};
-
 static kith_status available(char *reason, size_t reason_nbytes)
 {
     char why[256] = "";
@@ -82,7 +71,7 @@ static const kith_backend table = {
     .abi = KITH_BACKEND_ABI,
     .struct_size = sizeof(kith_backend),
     .name = "ucx",
-    .settings = settings,
+    .settings = ucx_settings,
     .available = available,
     .open = ucx_open,
     .close = ucx_close,

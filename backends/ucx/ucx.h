@@ -74,6 +74,7 @@ struct ucx_be {
 };
 
 /* worker.c */
+extern const kith_be_setting ucx_settings[];
 kith_status ucx_open(const kith_be_host *host, void **be);
 void ucx_close(void *be);
 void ucx_progress(void *be);

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "../message/setting.h"
 #include "ucx.h"
 
 #include <poll.h>
@@ -9,6 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define EAGER_MOST ((size_t)64 << 20)
+
+enum { SETTING_TLS, SETTING_NET_DEVICES, SETTING_EAGER, SETTING_EAGER_FAR };
+
+const kith_be_setting ucx_settings[] = {
+    [SETTING_TLS] = { "ucx_tls", "",
+                      "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else all", 1 },
+    [SETTING_NET_DEVICES] = { "ucx_net_devices", "",
+                              "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else all", 0 },
+    [SETTING_EAGER] = { "ucx_eager", "8192",
+                        "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864", 0 },
+    [SETTING_EAGER_FAR] = { "ucx_eager_far", "262144", "the same between hosts: 0 .. 67108864", 0 },
+    { NULL, NULL, NULL, 0 },
+};
 
 int64_t ucx_now_ms(void)
 {
@@ -98,18 +114,6 @@ static kith_status make_context_and_worker(ucx_be *be)
     return status;
 }
 
-static kith_status read_eager(ucx_be *be, const char *name, const char *normal, size_t *nbytes)
-{
-    const char *text = be->host->setting(be->host->cookie, name, normal);
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (end == text || *end != '\0' || value > (64u << 20))
-        return be->host->fail(KITH_ERR_INVALID_ARG, "%s=%s: a number of bytes from 0 to 67108864 is needed", name,
-                              text);
-    *nbytes = (size_t)value;
-    return KITH_OK;
-}
-
 static kith_status make_peers(ucx_be *be)
 {
     const kith_be_host *host = be->host;
@@ -140,9 +144,9 @@ kith_status ucx_open(const kith_be_host *host, void **out)
     be->event_fd = -1;
     ki_msg_engine_init(&be->engine, host, &ucx_wire);
     ucx_library_log_to(host);
-    kith_status status = read_eager(be, "ucx_eager", "8192", &be->eager_near);
+    kith_status status = ki_read_nbytes(host, &ucx_settings[SETTING_EAGER], 0, EAGER_MOST, &be->eager_near);
     if (status == KITH_OK)
-        status = read_eager(be, "ucx_eager_far", "65536", &be->eager_far);
+        status = ki_read_nbytes(host, &ucx_settings[SETTING_EAGER_FAR], 0, EAGER_MOST, &be->eager_far);
     if (status == KITH_OK)
         status = make_peers(be);
     if (status == KITH_OK)
