@@ -18,6 +18,7 @@
 /* collective, max ranks, max bytes, hosts, algorithm; 0: no limit */
 static const ki_select_rule builtin_rules[] = {
     { KITH_ALL_REDUCE, 0, 8 * KIB, KI_HOSTS_ANY, &ki_all_reduce_recursive_doubling },
+    { KITH_ALL_REDUCE, 2, 256 * KIB, KI_HOSTS_ANY, &ki_all_reduce_all_gather_reduce }, /* one round, few steps */
     { KITH_ALL_REDUCE, 0, 64 * KIB, KI_HOSTS_MANY, &ki_all_reduce_reduce_broadcast },
     { KITH_ALL_REDUCE, 32, 4 * MIB, KI_HOSTS_ANY, &ki_all_reduce_linear },
     { KITH_ALL_REDUCE, 0, 0, KI_HOSTS_ANY, &ki_all_reduce_segmented_ring },
@@ -70,6 +71,7 @@ static const ki_select_rule builtin_rules[] = {
 
     { KITH_ALL_TO_ALL_V, 0, 0, KI_HOSTS_ANY, &ki_all_to_all_v_linear },
 
+    { KITH_BARRIER, 4, 0, KI_HOSTS_ANY, &ki_barrier_dissemination },
     { KITH_BARRIER, 0, 0, KI_HOSTS_ONE, &ki_barrier_dissemination },
     { KITH_BARRIER, 0, 0, KI_HOSTS_MANY, &ki_barrier_knomial },
 };
