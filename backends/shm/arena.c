@@ -52,7 +52,8 @@ static kith_status create_fitting_file(shm_group *group, shm_object *object)
         /* Half of what is free is left to the groups that come later. */
         if (!is_last && group->layout.total_nbytes > free_nbytes / 2)
             continue;
-        return shm_object_create(group->instance, group->layout.total_nbytes, false, object);
+        return shm_object_create(group->instance, group->layout.total_nbytes,
+                                 "a smaller KITH_SHM_RING_NBYTES or KITH_SHM_CELL_NBYTES", object);
     }
     return status;
 }
@@ -65,7 +66,7 @@ static kith_status create_memfd(shm_group *group, shm_object *object)
         return KITH_OK;
     shm_sizes_choose(&group->instance->settings, group->size, 0, &sizes);
     kith_status status = take_sizes(group, &sizes);
-    if (status == KITH_OK && shm_object_create(group->instance, group->layout.total_nbytes, true, object) != KITH_OK)
+    if (status == KITH_OK && shm_object_create(group->instance, group->layout.total_nbytes, NULL, object) != KITH_OK)
         object->handle.is_valid = 0;
     return status;
 }

@@ -13,8 +13,8 @@
  */
 #include "internal.h"
 
-#define REMOTE_NBYTES 65536 /* see is_remote_better() */
-#define REMOTE_END_NBYTES 4194304
+#define REMOTE_FAR_NBYTES 65536 /* see is_remote_better() */
+#define REMOTE_EXCHANGE_NBYTES 4194304
 
 enum { PHASE_PUBLISH, PHASE_DESCRIPTORS, PHASE_TAKE };
 
@@ -33,10 +33,10 @@ static size_t cell_share(const shm_group *group)
     return block > SIZE_MAX / ranks ? SIZE_MAX : block * (ranks - 1);
 }
 
-/* Is going through the kernel faster than through the rings? Measured: where the two cores are far apart, and one
- * rank's bytes go to one place, so that two copies become one. Two near cores are faster through a ring that stays in
- * the cache, and so are very long blocks; reductions read the rings while they compute, which costs nothing extra. A
- * pure function of agreed values. */
+/* Is going through the kernel faster than through the rings? Measured: where the two cores are far apart, since two
+ * copies become one; and where ranks that take turns on a core exchange more than the cache holds. Two near cores are
+ * faster through a ring that stays in the cache; reductions read the rings while they compute, which costs nothing
+ * extra. A pure function of agreed values. */
 static bool is_remote_better(const shm_group *group)
 {
     const shm_traits *traits = group->coll.traits;
@@ -44,9 +44,11 @@ static bool is_remote_better(const shm_group *group)
         return false;
     if (group->instance->settings.is_cma_forced)
         return true;
-    bool is_rooted = traits->is_root_writing || traits->is_root_reading;
-    size_t nbytes = cell_share(group);
-    return group->is_far && is_rooted && !traits->is_reducing && nbytes >= REMOTE_NBYTES && nbytes < REMOTE_END_NBYTES;
+    if (traits->is_reducing)
+        return false;
+    if (group->is_oversubscribed)
+        return group->coll.args->kind == KITH_ALL_TO_ALL && shm_result_nbytes(group) >= REMOTE_EXCHANGE_NBYTES;
+    return group->is_far && cell_share(group) >= REMOTE_FAR_NBYTES;
 }
 
 bool shm_choose_applies(const shm_group *group)

@@ -9,8 +9,8 @@
 #include "internal.h"
 #include <sched.h>
 
-#define EAGER_POLLS 100 /* without a pause between them */
-#define YIELD_NS 50000  /* of yielding before a blocking call sleeps */
+#define EAGER_POLLS 4 /* without a pause between them */
+#define YIELD_NS 1000000 /* of yielding before a blocking call sleeps */
 #define SLEEP_NS 1000000
 
 /* ---- one rank ---- */
@@ -36,7 +36,7 @@ static void run_alone(shm_group *group)
 void shm_choose_unmapped(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    if (coll->traits->is_multicast && coll->traits->is_reducing && group->size > 2) {
+    if (coll->traits->is_multicast && coll->traits->is_reducing && (group->size > 2 || coll->block_nbytes >= 262144)) {
         coll->path = SHM_PATH_SLICES;
         shm_slices_begin(group);
     } else {

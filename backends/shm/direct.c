@@ -22,7 +22,7 @@
 #include "internal.h"
 #include <errno.h>
 
-#define PIECE_NBYTES 1048576       /* of the share, in one step */
+#define PIECE_NBYTES 4194304       /* of the share, in one step */
 #define REMOTE_PIECE_NBYTES 131072 /* ... of each input, so that it is still in the cache when it is reduced */
 
 enum { PHASE_WORK, PHASE_DONE };
@@ -99,7 +99,7 @@ static bool reduce_piece(shm_group *group, size_t at, size_t nbytes)
         return false;
     int targets = find_targets(group, at);
     bool is_remote = coll->path == SHM_PATH_REMOTE;
-    unsigned flags = !is_remote && coll->block_nbytes >= group->stream_nbytes ? KITH_BE_REDUCE_STREAM : 0;
+    unsigned flags = !is_remote && shm_result_nbytes(group) >= group->stream_nbytes ? KITH_BE_REDUCE_STREAM : 0;
     reducer->reduce(reducer, group->sources, group->size, group->targets, targets, nbytes / reducer->nbytes, flags);
     return !is_remote || send_result(group, at, nbytes);
 }
@@ -157,7 +157,9 @@ static copy share_of_copy(shm_group *group, int r)
 static bool copy_part(shm_group *group, int r, const copy *c, size_t at, size_t nbytes)
 {
     if (group->coll.path == SHM_PATH_DIRECT || r == group->rank) {
-        shm_copy(group, c->to + at, c->from + at, nbytes, group->coll.block_nbytes);
+        bool is_shared = group->coll.traits->is_multicast; /* others read the same input: it shall stay in the cache */
+        size_t result = is_shared ? group->coll.block_nbytes : shm_result_nbytes(group);
+        shm_copy(group, c->to + at, c->from + at, nbytes, result);
         return true;
     }
     return c->is_push ? shm_remote_write(group, r, c->to + at, c->from + at, nbytes)

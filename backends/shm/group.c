@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define DIRECT_NBYTES 2048
-#define STREAM_NBYTES 8388608 /* default of shm_stream_nbytes */
+#define STREAM_NBYTES 16777216 /* default of shm_stream_nbytes, over all ranks: they share the last cache */
 
 /* What each member tells about itself. */
 typedef struct introduction {
@@ -81,7 +81,7 @@ static kith_status prepare(shm_group *group)
     /* Direct takes two hand-shakes, cells one: where a hand-shake is a context switch that counts more than the copies. */
     group->direct_nbytes = group->is_oversubscribed ? group->eager_nbytes : shm_min(DIRECT_NBYTES, group->eager_nbytes);
     size_t stream = group->instance->settings.stream_nbytes;
-    group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES : stream;
+    group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES / (size_t)group->size : stream;
     size_t most = (size_t)group->sizes.cell_nbytes;
     group->scratch_nbytes = most > group->sizes.ring_nbytes / 2 ? most : (size_t)group->sizes.ring_nbytes / 2;
     group->scratch = group->host->alloc(group->host->cookie, group->scratch_nbytes, 4096);

@@ -313,6 +313,13 @@ static inline shm_span shm_in(const shm_group *group, int r)
     return (shm_span){ coll->in_start + (size_t)r * coll->in_stride, coll->block_nbytes };
 }
 
+/* Bytes of the result of a rank that reads. */
+static inline size_t shm_result_nbytes(const shm_group *group)
+{
+    const shm_coll *coll = &group->coll;
+    return coll->traits->is_spread ? coll->block_nbytes * (size_t)group->size : coll->block_nbytes;
+}
+
 static inline shm_cell *shm_cell_of(const shm_group *group, int rank, uint64_t number)
 {
     size_t index = (size_t)rank * SHM_CELLS + (size_t)(number % SHM_CELLS);

@@ -145,12 +145,45 @@ static kith_status map_parts(shm_group *group, shm_region *region, const shm_han
     return group->host->exchange(group->cookie, status, NULL, 0, NULL);
 }
 
+/* What the machine can still give: memory and swap. UINT64_MAX where it does not say. */
+static uint64_t available_nbytes(void)
+{
+    FILE *in = fopen("/proc/meminfo", "re");
+    char line[128];
+    unsigned long long kilobytes, available = 0;
+    bool is_known = false;
+    while (in != NULL && fgets(line, sizeof line, in) != NULL) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1)
+            is_known = true;
+        else if (sscanf(line, "SwapFree: %llu kB", &kilobytes) != 1)
+            continue;
+        available += kilobytes;
+    }
+    if (in != NULL)
+        fclose(in);
+    return is_known ? (uint64_t)available * 1024 : UINT64_MAX;
+}
+
+/* A memfd of any size can be made and mapped; the process that touches more than there is gets killed. */
+static kith_status check_room(shm_group *group, size_t nbytes)
+{
+    uint64_t available = available_nbytes();
+    if (nbytes <= available / (uint64_t)group->size)
+        return KITH_OK;
+    return group->host->fail(KITH_ERR_NO_RESOURCE,
+                             "group %s: %d ranks of this machine ask for %zu bytes of shared memory each, %llu bytes "
+                             "are free in all; a smaller buffer helps",
+                             group->name, group->size, nbytes, (unsigned long long)available);
+}
+
 static kith_status create_object(shm_group *group, size_t nbytes, shm_object *object)
 {
-    kith_status status = shm_object_create(group->instance, nbytes, group->is_memfd, object);
-    if (status != KITH_OK && group->is_memfd)
-        return group->host->fail(status, "group %s: no shared memory of %zu bytes: %s", group->name, nbytes,
-                                 strerror(errno));
+    if (!group->is_memfd)
+        return shm_object_create(group->instance, nbytes, "a smaller buffer", object);
+    kith_status status = check_room(group, nbytes);
+    if (status == KITH_OK && shm_object_create(group->instance, nbytes, NULL, object) != KITH_OK)
+        status = group->host->fail(KITH_ERR_NO_RESOURCE, "group %s: no shared memory of %zu bytes: %s", group->name,
+                                   nbytes, strerror(errno));
     return status;
 }
 

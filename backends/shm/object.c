@@ -99,7 +99,8 @@ static kith_status create_memfd(size_t nbytes, shm_object *object)
     return KITH_ERR_NO_RESOURCE;
 }
 
-static kith_status fail_to_reserve(const kith_be_host *host, const shm_object *object, size_t nbytes, int error)
+static kith_status fail_to_reserve(const kith_be_host *host, const shm_object *object, size_t nbytes,
+                                   const char *advice, int error)
 {
     struct statvfs system;
     unsigned long long free_nbytes = 0;
@@ -107,11 +108,11 @@ static kith_status fail_to_reserve(const kith_be_host *host, const shm_object *o
         free_nbytes = (unsigned long long)system.f_bavail * system.f_frsize;
     return host->fail(KITH_ERR_NO_RESOURCE,
                       "shared memory file %s needs %zu bytes, %llu are free there (%s); a larger file system, another "
-                      "KITH_SHM_DIR or smaller KITH_SHM_RING_NBYTES and KITH_SHM_CELL_NBYTES help",
-                      object->handle.path, nbytes, free_nbytes, strerror(error));
+                      "KITH_SHM_DIR or %s helps",
+                      object->handle.path, nbytes, free_nbytes, strerror(error), advice);
 }
 
-static kith_status create_file(shm_instance *instance, size_t nbytes, shm_object *object)
+static kith_status create_file(shm_instance *instance, size_t nbytes, const char *advice, shm_object *object)
 {
     const kith_be_host *host = instance->host;
     object->handle.fd = -1;
@@ -127,7 +128,7 @@ static kith_status create_file(shm_instance *instance, size_t nbytes, shm_object
     int error = posix_fallocate(object->fd, 0, (off_t)nbytes);
     kith_status status = KITH_OK;
     if (error != 0)
-        status = fail_to_reserve(host, object, nbytes, error);
+        status = fail_to_reserve(host, object, nbytes, advice, error);
     else if (!describe(object, nbytes))
         status = host->fail(KITH_ERR_NO_RESOURCE, "cannot look at %s: %s", object->handle.path, strerror(errno));
     if (status != KITH_OK)
@@ -135,10 +136,10 @@ static kith_status create_file(shm_instance *instance, size_t nbytes, shm_object
     return status;
 }
 
-kith_status shm_object_create(shm_instance *instance, size_t nbytes, bool as_memfd, shm_object *object)
+kith_status shm_object_create(shm_instance *instance, size_t nbytes, const char *advice, shm_object *object)
 {
     memset(object, 0, sizeof *object);
-    return as_memfd ? create_memfd(nbytes, object) : create_file(instance, nbytes, object);
+    return advice == NULL ? create_memfd(nbytes, object) : create_file(instance, nbytes, advice, object);
 }
 
 void shm_object_close(shm_object *object)

@@ -23,9 +23,9 @@ typedef struct shm_object {
     int fd;
 } shm_object;
 
-/* A memfd (the failure is not recorded: a file is tried next), or a file in the directory, reserved in full:
- * KITH_ERR_NO_RESOURCE names the path, what is needed and what is free. */
-kith_status shm_object_create(shm_instance *instance, size_t nbytes, bool as_memfd, shm_object *object);
+/* advice NULL: a memfd (the failure is not recorded: a file is tried next). Else a file in the directory, reserved in
+ * full: KITH_ERR_NO_RESOURCE names the path, what is needed, what is free, and advice as a way out. */
+kith_status shm_object_create(shm_instance *instance, size_t nbytes, const char *advice, shm_object *object);
 /* Closes the file descriptor and removes the name: what is mapped stays. */
 void shm_object_close(shm_object *object);
 /* Maps what handle names. own: the object when this rank made it, else NULL. at: the address to replace, or NULL.

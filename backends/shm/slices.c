@@ -19,7 +19,7 @@ void shm_slices_begin(shm_group *group)
     shm_coll *coll = &group->coll;
     size_t chunk = group->instance->settings.chunk_nbytes;
     if (chunk == SIZE_MAX)
-        chunk = group->is_oversubscribed ? group->sizes.ring_nbytes / 4 : 131072;
+        chunk = group->is_oversubscribed ? group->sizes.ring_nbytes / 4 : 262144;
     size_t power = 4096;
     while (power < chunk && power < group->sizes.ring_nbytes / 4)
         power *= 2;
@@ -130,8 +130,8 @@ static void drain(shm_group *group)
         size_t start, nbytes;
         slice_of(group, round, r, &start, &nbytes);
         if (nbytes != 0)
-            memcpy(shm_in(group, group->rank).data + (size_t)round * coll->piece_nbytes + start,
-                   shm_ring_at(group, r, slice_at(coll, round)), nbytes);
+            shm_copy(group, shm_in(group, group->rank).data + (size_t)round * coll->piece_nbytes + start,
+                     shm_ring_at(group, r, slice_at(coll, round)), nbytes, coll->block_nbytes);
     }
     coll->drained++;
 }

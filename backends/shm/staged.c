@@ -14,13 +14,16 @@
  * rounds up to k, which were filled before; the one exception (reduce_scatter_v into the front of send) reduces its own
  * piece from a copy.
  *
- * No streaming stores here: measured, they lose even for 64 MiB, since the other side waits for each piece.
+ * Rings stay in the shared cache; results larger than that are written around it (shm_copy).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "internal.h"
 
 #define WORK_NBYTES 4194304 /* moved at most in one step, so that deadlines and other groups get their turn */
+#define CHUNK_LEAST 32768
+#define CHUNK_SYMMETRIC 524288
+#define CHUNK_ROOTED 262144
 
 /* Bytes of a piece of a block that a round moves, for a chunk. */
 static size_t piece_of(const shm_group *group, size_t chunk)
@@ -30,12 +33,25 @@ static size_t piece_of(const shm_group *group, size_t chunk)
     return chunk / (size_t)(group->size - 1) / SHM_LINE * SHM_LINE;
 }
 
-/* A power of two between what the path needs and a quarter of the ring. */
+/* Where all ranks write and read, a piece of half a cache costs the fewest hand-shakes and leaves nobody idle. From
+ * one root to the others smaller pieces overlap the two copies. */
+static size_t usual_chunk(const shm_group *group)
+{
+    const shm_coll *coll = &group->coll;
+    bool is_rooted = coll->traits->is_root_writing || coll->traits->is_root_reading;
+    size_t quarter = (size_t)group->sizes.ring_nbytes / 4, most = is_rooted ? CHUNK_ROOTED : CHUNK_SYMMETRIC;
+    size_t row = coll->traits->is_multicast ? coll->block_nbytes : coll->block_nbytes * (size_t)(group->size - 1);
+    if (group->is_oversubscribed) /* a hand-shake is a context switch */
+        return quarter;
+    return shm_min(row > CHUNK_LEAST ? row : CHUNK_LEAST, shm_min(most, quarter));
+}
+
+/* A power of two between what the path needs and half of the ring. */
 static size_t chunk_of(const shm_group *group)
 {
     size_t chunk = group->instance->settings.chunk_nbytes;
     if (chunk == SIZE_MAX)
-        chunk = group->is_oversubscribed ? group->sizes.ring_nbytes / 4 : 32768;
+        chunk = usual_chunk(group);
     size_t most = (size_t)group->sizes.ring_nbytes / 2, least = 4096, power = 4096;
     while (piece_of(group, least) < SHM_LINE && least < most)
         least *= 2;
@@ -142,7 +158,8 @@ static void reduce_round(shm_group *group)
         group->sources[r] = r == group->rank ? own : piece_in_ring(group, r);
     group->targets[0] = to.data;
     const kith_be_reducer *reducer = coll->args->reducer;
-    reducer->reduce(reducer, group->sources, group->size, group->targets, 1, to.nbytes / reducer->nbytes, 0);
+    reducer->reduce(reducer, group->sources, group->size, group->targets, 1, to.nbytes / reducer->nbytes,
+                    shm_result_nbytes(group) >= group->stream_nbytes ? KITH_BE_REDUCE_STREAM : 0);
 }
 
 static bool is_writing(const shm_group *group, int rank)
@@ -168,7 +185,7 @@ static bool take(shm_group *group)
             return false;
         shm_span to = piece(coll, shm_in(group, r), coll->drained);
         if (!coll->traits->is_reducing && to.nbytes != 0)
-            memcpy(to.data, piece_in_ring(group, r), to.nbytes);
+            shm_copy(group, to.data, piece_in_ring(group, r), to.nbytes, shm_result_nbytes(group));
     }
     if (coll->traits->is_reducing)
         reduce_round(group);
