@@ -62,7 +62,8 @@ macro(kith_library)
     target_include_directories(kith INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                                "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
     target_link_libraries(kith PRIVATE kith_dep::threads m ${CMAKE_DL_LIBS} ${kith_core_libraries})
-    target_link_options(kith PRIVATE "-Wl,--version-script=${kith_map}" -Wl,--as-needed)
+    target_link_options(kith PRIVATE "-Wl,--version-script=${kith_map}" -Wl,--as-needed
+                        -Wl,-Bsymbolic-functions) # public functions called inside need no detour through the PLT
     if(NOT KITH_SANITIZE)
         target_link_options(kith PRIVATE -Wl,-z,defs)
     endif()
