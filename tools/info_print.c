@@ -136,6 +136,26 @@ static void print_any_table(FILE *out, const json_t *rows)
     if (count > 0) print_table(out, rows, columns, count);
 }
 
+/* A row for each module of a backend that has several. */
+static json_t *list_modules(const json_t *backends)
+{
+    json_t *rows = json_array(), *backend, *module;
+    size_t i, k;
+    json_array_foreach(backends, i, backend)
+    {
+        const json_t *modules = json_object_get(backend, "modules");
+        if (json_array_size(modules) < 2) json_array_append(rows, backend);
+        else
+            json_array_foreach(modules, k, module)
+            {
+                json_t *row = json_copy(module);
+                json_object_set(row, "name", json_object_get(backend, "name"));
+                json_array_append_new(rows, row);
+            }
+    }
+    return rows;
+}
+
 static void print_overview(FILE *out, const json_t *report)
 {
     static const column backends[] = { { "name", "backend", 0 },
@@ -152,7 +172,9 @@ static void print_overview(FILE *out, const json_t *report)
     cell_text(json_object_get(report, "kernels"), text, sizeof(text));
     if (text[0] != '\0') fprintf(out, "reduction kernels: %s\n", text);
     fputs("\nBackends\n", out);
-    print_table(out, json_object_get(report, "backends"), backends, sizeof(backends) / sizeof(backends[0]));
+    json_t *modules = list_modules(json_object_get(report, "backends"));
+    print_table(out, modules, backends, sizeof(backends) / sizeof(backends[0]));
+    json_decref(modules);
     fputs("\nDevices\n", out);
     print_table(out, json_object_get(report, "devices"), devices, sizeof(devices) / sizeof(devices[0]));
     fputs("\nMore: kith info --config, --algorithms, --json\n", out);
