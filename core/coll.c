@@ -230,6 +230,22 @@ static bool is_direct(const kith_group *group, const kith_be_coll *coll, const k
     return (dtypes >> coll->dtype & 1) != 0 && !has_arrays(coll->kind);
 }
 
+/* The reducer of a checked operation. Trainers repeat one operator on one dtype, so that of the last call is kept;
+ * `own` is used for operators that may be destroyed. */
+static const ki_reducer *find_reducer(kith_group *group, const kith_be_coll *coll, kith_op op, ki_reducer *own)
+{
+    if (op == group->recent_op && coll->dtype == group->recent_dtype)
+        return &group->recent;
+    bool is_kept = op < KITH_OP_BUILTIN_COUNT;
+    ki_reducer *reducer = is_kept ? &group->recent : own;
+    ki_reducer_init(reducer, coll->dtype, ki_op_get(group->ctx, op), &group->order);
+    if (is_kept) {
+        group->recent_op = op;
+        group->recent_dtype = coll->dtype;
+    }
+    return reducer;
+}
+
 static kith_status run_queued(kith_group *group, const kith_coll_args *args)
 {
     kith_request *request = NULL;
@@ -248,12 +264,12 @@ static kith_status run(kith_group *group, const kith_coll_args *args)
         kith_status refused = ki_group_refuse(group, kith_coll_name(args->kind));
         return refused != KITH_OK ? refused : run_queued(group, args);
     }
-    kith_be_coll coll;
-    ki_reducer reducer;
-    const ki_op *op = NULL;
-    ki_coll_fill(args, &coll);
     if (has_arrays(args->kind))
         return run_queued(group, args);
+    kith_be_coll coll;
+    ki_reducer own;
+    const ki_reducer *reducer = NULL;
+    ki_coll_fill(args, &coll);
     kith_status status = ki_coll_check(group, &coll, args->op);
     if (status != KITH_OK)
         return status;
@@ -262,16 +278,15 @@ static kith_status run(kith_group *group, const kith_coll_args *args)
         return KITH_OK;
     }
     if (reduces(args->kind)) {
-        op = ki_op_get(group->ctx, args->op);
-        ki_reducer_init(&reducer, coll.dtype, op, &group->order);
-        coll.reducer = &reducer.base;
+        reducer = find_reducer(group, &coll, args->op, &own);
+        coll.reducer = &reducer->base;
     }
     if (group->size == 1) {
         group->sequence++;
-        ki_dispatch_local(&coll, &reducer);
+        ki_dispatch_local(&coll, reducer);
         return KITH_OK;
     }
-    if (!is_direct(group, &coll, op))
+    if (!is_direct(group, &coll, reducer != NULL ? reducer->op : NULL))
         return run_queued(group, args);
     return ki_dispatch_run_native(group, &coll, args->op);
 }

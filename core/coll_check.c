@@ -47,6 +47,8 @@ static bool reduces(kith_coll_kind kind)
 
 static kith_status check_op(const kith_group *group, const kith_be_coll *coll, kith_op number)
 {
+    if (number == group->recent_op && coll->dtype == group->recent_dtype)
+        return KITH_OK;
     const ki_op *op = ki_op_get(group->ctx, number);
     if (op == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG,

@@ -100,9 +100,8 @@ static kith_status find_launch(kith_ctx *ctx, const kith_init_options *options)
     ctx->rank = ctx->launch.rank;
     ctx->size = ctx->launch.size;
     ki_log_set_rank(ctx->rank);
-    ki_fault_configure(ctx->rank);
     ki_log(KITH_LOG_INFO, "rank %d of %d from %s", ctx->rank, ctx->size, ctx->launch.source);
-    return KITH_OK;
+    return ki_fault_configure(ctx->rank);
 }
 
 static kith_status open_store(kith_ctx *ctx, const kith_init_options *options)
@@ -267,7 +266,7 @@ kith_status kith_init(const kith_init_options *options, kith_ctx **ctx)
         tear_down(made, true);
         return ki_fail_quiet(status, "%s", detail);
     }
-    made->magic = KI_CTX_MAGIC;
+    made->handle.magic = KI_CTX_MAGIC;
     *ctx = made;
     return KITH_OK;
 }
@@ -323,7 +322,7 @@ void kith_abandon(kith_ctx *ctx)
     if (!ki_ctx_is_valid(ctx))
         return;
     for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
-        if (g->magic != KI_GROUP_MAGIC)
+        if (g->handle.magic != KI_GROUP_MAGIC)
             continue;
         ki_group_fail(g, KITH_ERR_ABORTED, "the context was abandoned");
         g->backend->group_abort(g->bg);

@@ -265,6 +265,9 @@ kith_status kith_group_destroy(kith_group *group)
     KI_CHECK_GROUP(group, "kith_group_destroy");
     if (group == group->ctx->world)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_destroy: the world goes with kith_finalize()");
+    if (group->is_of_mesh)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_group_destroy: group '%s' goes with kith_mesh_destroy()",
+                             group->name);
     ki_group_dispose(group);
     return KITH_OK;
 }

@@ -256,6 +256,7 @@ kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group 
     made->id = spec->id;
     made->rank = spec->rank;
     made->size = spec->size;
+    made->recent_op = -1;
     made->timeout_ms = spec->timeout_ms;
     made->is_check = spec->is_check;
     made->is_internal = spec->is_internal;
@@ -277,7 +278,7 @@ kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group 
         ki_group_dispose(made);
         return status;
     }
-    made->magic = KI_GROUP_MAGIC;
+    made->handle.magic = KI_GROUP_MAGIC;
     ki_log(KITH_LOG_DEBUG, "group '%s': %d ranks on %d hosts over %s%s", made->name, made->size, made->node_count,
            made->backend->name, made->node != NULL ? ", hierarchical" : "");
     *group = made;
@@ -289,7 +290,7 @@ void ki_group_dispose(kith_group *group)
     if (group == NULL)
         return;
     kith_ctx *ctx = group->ctx;
-    if (group->magic == KI_GROUP_MAGIC) {
+    if (group->handle.magic == KI_GROUP_MAGIC) {
         ki_group_fail(group, KITH_ERR_ABORTED, "group '%s' was destroyed", group->name);
         ki_group_end_requests(group);
         ki_release_persistent(ctx, group);

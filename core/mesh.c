@@ -13,30 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_GROUPS 32
 #define EMBED_MASK (1u << 31) /* first and last rank of pp */
-
-typedef struct member_group {
-    unsigned mask;
-    kith_group *group; /* NULL: this rank is not in it */
-} member_group;
-
-struct kith_mesh {
-    kith_group *base;
-    ki_grid grid;
-    int position;     /* of the calling rank */
-    int *placement;   /* [world] base rank at a mesh position */
-    int *position_of; /* [world] the inverse */
-    member_group groups[MAX_GROUPS];
-    int group_count;
-    kith_mesh *next;
-};
 
 /* ---- making ---- */
 
 static kith_status place(kith_mesh *mesh, const int *placement)
 {
-    const kith_allocator *a = &mesh->base->ctx->allocator;
+    const kith_allocator *a = &mesh->ctx->allocator;
     int world = mesh->grid.world;
     mesh->placement = (int *)ki_calloc(a, (size_t)world, sizeof(int));
     mesh->position_of = (int *)ki_calloc(a, (size_t)world, sizeof(int));
@@ -52,7 +35,7 @@ static kith_status place(kith_mesh *mesh, const int *placement)
         mesh->placement[i] = rank;
         mesh->position_of[rank] = i;
     }
-    mesh->position = mesh->position_of[mesh->base->rank];
+    mesh->position = mesh->position_of[mesh->rank];
     return KITH_OK;
 }
 
@@ -95,9 +78,9 @@ static kith_status add_group(kith_mesh *mesh, const char *name, unsigned mask, c
 {
     kith_group *base = mesh->base;
     uint32_t number = base->child_count++;
-    if (mesh->group_count == MAX_GROUPS)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: more than %d groups", MAX_GROUPS);
-    member_group *slot = &mesh->groups[mesh->group_count++];
+    if (mesh->group_count == KI_MESH_MAX_GROUPS)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: more than %d groups", KI_MESH_MAX_GROUPS);
+    ki_mesh_group *slot = &mesh->groups[mesh->group_count++];
     slot->mask = mask;
     if (count == 0)
         return KITH_OK;
@@ -114,6 +97,8 @@ static kith_status add_group(kith_mesh *mesh, const char *name, unsigned mask, c
         made.backend = backend;
     kith_status status = ki_group_build_child(base, world, count, &made, name, number, &slot->group);
     free(world);
+    if (slot->group != NULL)
+        slot->group->is_of_mesh = true;
     return status;
 }
 
@@ -214,18 +199,20 @@ static kith_status agree(kith_group *base, const kith_mesh *mesh, kith_status mi
 
 static void dispose(kith_mesh *mesh)
 {
-    const kith_allocator *a = &mesh->base->ctx->allocator;
+    const kith_allocator *a = &mesh->ctx->allocator;
     for (int i = mesh->group_count - 1; i >= 0; i--)
         ki_group_dispose(mesh->groups[i].group);
     ki_free(a, mesh->placement);
     ki_free(a, mesh->position_of);
-    ki_free(a, mesh);
+    ki_mesh_release(mesh);
 }
 
 static kith_status fill(kith_mesh *mesh, kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                         const kith_mesh_options *options)
 {
+    mesh->ctx = base->ctx;
     mesh->base = base;
+    mesh->rank = base->rank;
     kith_status status = ki_grid_init(axes, axis_count, options->order, base->size, &mesh->grid);
     if (status == KITH_OK)
         status = place(mesh, options->placement);
@@ -245,7 +232,7 @@ kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_
                                "kith_mesh_create: mesh is NULL, or start options from KITH_MESH_OPTIONS_INIT");
     if (options == NULL || status != KITH_OK)
         options = &none;
-    kith_mesh *made = status == KITH_OK ? (kith_mesh *)ki_calloc(&base->ctx->allocator, 1, sizeof *made) : NULL;
+    kith_mesh *made = status == KITH_OK ? ki_mesh_alloc() : NULL;
     if (status == KITH_OK)
         status = made != NULL ? fill(made, base, axes, axis_count, options) : KITH_ERR_NO_MEMORY;
     status = agree(base, made, status, options);
@@ -258,6 +245,7 @@ kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_
             dispose(made);
         return status;
     }
+    made->handle.magic = KI_MESH_MAGIC;
     made->next = base->ctx->meshes;
     base->ctx->meshes = made;
     *mesh = made;
@@ -268,7 +256,9 @@ kith_status kith_mesh_destroy(kith_mesh *mesh)
 {
     if (mesh == NULL)
         return KITH_OK;
-    kith_mesh **link = &mesh->base->ctx->meshes;
+    if (!ki_mesh_is_valid(mesh))
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_mesh_destroy: the mesh is destroyed, or not a mesh");
+    kith_mesh **link = &mesh->ctx->meshes;
     while (*link != NULL && *link != mesh)
         link = &(*link)->next;
     if (*link == mesh)
@@ -282,7 +272,7 @@ kith_status kith_mesh_destroy(kith_mesh *mesh)
 kith_group *kith_mesh_group(const kith_mesh *mesh, const char *axes)
 {
     unsigned mask = EMBED_MASK;
-    if (mesh == NULL || axes == NULL)
+    if (!ki_mesh_is_valid(mesh) || axes == NULL)
         return NULL;
     if (strcmp(axes, "embed") != 0 && ki_grid_mask(&mesh->grid, axes, &mask) != KITH_OK)
         return NULL;
@@ -295,12 +285,14 @@ kith_group *kith_mesh_group(const kith_mesh *mesh, const char *axes)
 int kith_mesh_size(const kith_mesh *mesh, const char *axes)
 {
     unsigned mask;
-    return mesh != NULL && ki_grid_mask(&mesh->grid, axes, &mask) == KITH_OK ? ki_grid_extent(&mesh->grid, mask) : -1;
+    return ki_mesh_is_valid(mesh) && ki_grid_mask(&mesh->grid, axes, &mask) == KITH_OK
+               ? ki_grid_extent(&mesh->grid, mask)
+               : -1;
 }
 
 int kith_mesh_coord_of(const kith_mesh *mesh, const char *axis, int base_rank)
 {
-    if (mesh == NULL || axis == NULL || base_rank < 0 || base_rank >= mesh->grid.world)
+    if (!ki_mesh_is_valid(mesh) || axis == NULL || base_rank < 0 || base_rank >= mesh->grid.world)
         return -1;
     for (int i = 0; i < mesh->grid.axis_count; i++)
         if (strcmp(mesh->grid.names[i], axis) == 0)
@@ -310,5 +302,5 @@ int kith_mesh_coord_of(const kith_mesh *mesh, const char *axis, int base_rank)
 
 int kith_mesh_coord(const kith_mesh *mesh, const char *axis)
 {
-    return mesh != NULL ? kith_mesh_coord_of(mesh, axis, mesh->base->rank) : -1;
+    return ki_mesh_is_valid(mesh) ? kith_mesh_coord_of(mesh, axis, mesh->rank) : -1;
 }

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "boot/launch.h"
 #include "boot/store.h"
+#include "mesh.h"
 #include "reduce/reduce.h"
 #include "registry.h"
 #include <kith/kith.h>
@@ -28,6 +29,7 @@
 #define KI_CTX_MAGIC 0x6b697468637478ULL
 #define KI_GROUP_MAGIC 0x6b6974686770ULL
 #define KI_REQUEST_MAGIC 0x6b697468727173ULL
+#define KI_MESH_MAGIC 0x6b6974686d7368ULL
 
 #define KI_MAX_INSTANCES 8
 #define KI_OP_FIRST_DYNAMIC 1000
@@ -80,9 +82,14 @@ typedef struct ki_group_spec {
     bool is_check, is_internal;
 } ki_group_spec;
 
+/* First member of what a handle points to. */
+typedef struct ki_handle {
+    uint64_t magic;              /* of a live object; 0 in the slab */
+    struct ki_handle *next_free;
+} ki_handle;
+
 struct kith_ctx {
-    uint64_t magic;
-    kith_ctx *next_free;
+    ki_handle handle;
     kith_allocator allocator;
     ki_config *config;
     ki_launch launch;
@@ -119,8 +126,7 @@ typedef struct ki_native {
 } ki_native;
 
 struct kith_group {
-    uint64_t magic;
-    kith_group *next_free;
+    ki_handle handle;
     /* hot: read by every operation */
     kith_ctx *ctx;
     const kith_backend *backend;
@@ -133,6 +139,9 @@ struct kith_group {
     kith_request *queue_head, *queue_tail; /* collectives, in order */
     uint64_t sequence;        /* of the next collective */
     ki_order order;
+    ki_reducer recent;        /* of the last blocking reduction with a built-in operator: checked, ready */
+    kith_op recent_op;        /* -1: none yet */
+    kith_dtype recent_dtype;
     ki_trace_record *trace;
     uint32_t trace_capacity, trace_next;
     ki_native native[KITH_COLL_COUNT][KI_QUERY_OPS];
@@ -140,6 +149,7 @@ struct kith_group {
     /* cold */
     bool is_check;
     bool is_internal;         /* part of another group's hierarchical plan */
+    bool is_of_mesh;          /* goes with its mesh */
     bool is_ready;
     bool is_abort_told;
     ki_instance *instance;
@@ -166,9 +176,29 @@ typedef enum ki_request_state { KI_STATE_IDLE, KI_STATE_QUEUED, KI_STATE_CHECKIN
 struct ki_hier;
 struct ki_check;
 
+/* The group of a mesh along the axes of mask. */
+typedef struct ki_mesh_group {
+    unsigned mask;
+    kith_group *group; /* NULL: this rank is not in it */
+} ki_mesh_group;
+#define KI_MESH_MAX_GROUPS 32
+
+struct kith_mesh {
+    ki_handle handle;
+    kith_ctx *ctx;
+    kith_group *base; /* while the mesh is made; may be gone later */
+    ki_grid grid;
+    int rank;         /* the calling rank, in base */
+    int position;     /* of the calling rank in the mesh */
+    int *placement;   /* [world] base rank at a mesh position */
+    int *position_of; /* [world] the inverse */
+    ki_mesh_group groups[KI_MESH_MAX_GROUPS];
+    int group_count;
+    kith_mesh *next;
+};
+
 struct kith_request {
-    uint64_t magic;
-    kith_request *next_free;
+    ki_handle handle;
     kith_group *group;
     ki_request_kind kind;
     ki_request_state state;
@@ -206,20 +236,27 @@ kith_group *ki_group_alloc(void);
 void ki_group_release(kith_group *group);
 kith_request *ki_request_alloc(void);
 void ki_request_release(kith_request *request);
+kith_mesh *ki_mesh_alloc(void);
+void ki_mesh_release(kith_mesh *mesh);
 
 static inline bool ki_ctx_is_valid(const kith_ctx *ctx)
 {
-    return ctx != NULL && ctx->magic == KI_CTX_MAGIC;
+    return ctx != NULL && ctx->handle.magic == KI_CTX_MAGIC;
 }
 
 static inline bool ki_group_is_valid(const kith_group *group)
 {
-    return group != NULL && group->magic == KI_GROUP_MAGIC;
+    return group != NULL && group->handle.magic == KI_GROUP_MAGIC;
 }
 
 static inline bool ki_request_is_valid(const kith_request *request)
 {
-    return request != NULL && request->magic == KI_REQUEST_MAGIC;
+    return request != NULL && request->handle.magic == KI_REQUEST_MAGIC;
+}
+
+static inline bool ki_mesh_is_valid(const kith_mesh *mesh)
+{
+    return mesh != NULL && mesh->handle.magic == KI_MESH_MAGIC;
 }
 
 #define KI_CHECK_GROUP(group, function)                                                                                \

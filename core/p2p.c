@@ -1,7 +1,7 @@
 /* core/p2p.c - messages: the public functions of kith/p2p.h.
  *
- * A blocking send or receive polls its slot from the stack for a while, as native collectives do; when that is not
- * enough, or other requests are active, it waits with everything else of the context advancing.
+ * A blocking call keeps its one or two messages on the stack and polls their slots for a while, as native collectives
+ * do; when that is not enough it waits with everything else of the context advancing.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -45,9 +45,16 @@ void ki_message_describe(ki_request_kind kind, const kith_be_msg *msg, char *tex
              is_send ? "to" : "from", msg->peer, (unsigned long long)msg->tag);
 }
 
-static kith_status make(kith_group *group, ki_request_kind kind, const void *buffer, size_t nbytes, kith_dtype dtype,
-                        int peer, int tag, kith_request **request)
+/* A request for a message that was checked, not posted yet. */
+static kith_status make(kith_group *group, ki_request_kind kind, const char *function, const void *buffer, size_t count,
+                        kith_dtype dtype, int peer, int tag, kith_request **request)
 {
+    size_t nbytes = 0;
+    kith_status status = check_message(group, function, buffer, count, dtype, peer, tag, &nbytes);
+    if (status != KITH_OK)
+        return status;
+    if (request == NULL)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the pointer for the request is NULL", function);
     kith_request *made = ki_request_create(group, kind);
     if (made == NULL)
         return KITH_ERR_NO_MEMORY;
@@ -63,13 +70,8 @@ static kith_status make(kith_group *group, ki_request_kind kind, const void *buf
 static kith_status start(kith_group *group, ki_request_kind kind, const char *function, const void *buffer,
                          size_t count, kith_dtype dtype, int peer, int tag, kith_request **request)
 {
-    size_t nbytes = 0;
-    kith_status status = check_message(group, function, buffer, count, dtype, peer, tag, &nbytes);
-    if (status == KITH_OK && request == NULL)
-        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the pointer for the request is NULL", function);
     kith_request *made = NULL;
-    if (status == KITH_OK)
-        status = make(group, kind, buffer, nbytes, dtype, peer, tag, &made);
+    kith_status status = make(group, kind, function, buffer, count, dtype, peer, tag, request != NULL ? &made : NULL);
     if (status != KITH_OK)
         return status;
     status = ki_message_post(made);
@@ -96,13 +98,8 @@ kith_status kith_recv_start(kith_group *group, void *buffer, size_t count, kith_
 static kith_status init(kith_group *group, ki_request_kind kind, const char *function, const void *buffer, size_t count,
                         kith_dtype dtype, int peer, int tag, kith_request **request)
 {
-    size_t nbytes = 0;
-    kith_status status = check_message(group, function, buffer, count, dtype, peer, tag, &nbytes);
-    if (status == KITH_OK && request == NULL)
-        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the pointer for the request is NULL", function);
     kith_request *made = NULL;
-    if (status == KITH_OK)
-        status = make(group, kind, buffer, nbytes, dtype, peer, tag, &made);
+    kith_status status = make(group, kind, function, buffer, count, dtype, peer, tag, request != NULL ? &made : NULL);
     if (status != KITH_OK)
         return status;
     made->is_persistent = true;
@@ -128,71 +125,148 @@ kith_status kith_recv_init(kith_group *group, void *buffer, size_t count, kith_d
 
 /* ---- blocking ---- */
 
-static kith_status time_out(kith_group *group, ki_request_kind kind, const kith_be_msg *msg)
+/* A message of a blocking call: it lives on the stack. */
+typedef struct short_message {
+    ki_request_kind kind;
+    kith_dtype dtype;
+    kith_be_msg msg;
+    kith_be_slot slot;
+    uint32_t record;
+    int is_over;
+    kith_status status;
+    size_t received;
+} short_message;
+
+static inline short_message short_of(ki_request_kind kind, const void *buffer, size_t nbytes, kith_dtype dtype,
+                                     int peer, int tag)
+{
+    return (short_message){
+        .kind = kind, .dtype = dtype, .msg = { peer, (uint64_t)tag, (void *)(uintptr_t)buffer, nbytes }
+    };
+}
+
+static kith_status time_out(kith_group *group, const short_message *m)
 {
     char text[160];
-    ki_message_describe(kind, msg, text, sizeof text);
-    kith_status status = ki_report_message_timeout(group, text, kind == KI_REQUEST_SEND, msg->peer, group->timeout_ms);
+    ki_message_describe(m->kind, &m->msg, text, sizeof text);
+    kith_status status =
+        ki_report_message_timeout(group, text, m->kind == KI_REQUEST_SEND, m->msg.peer, group->timeout_ms);
     ki_trace_dump_on_timeout(group->ctx);
     return status;
 }
 
-/* Runs a message from the stack when it ends within the first polls; else it becomes a request. is_over tells. */
-static kith_status run_short(kith_group *group, ki_request_kind kind, const kith_be_msg *msg, kith_dtype dtype,
-                             size_t *received)
+static inline void end_short(kith_group *group, short_message *m, kith_status status)
+{
+    m->is_over = 1;
+    m->status = status;
+    ki_trace_end(group, m->record, status);
+}
+
+static inline void start_short(kith_group *group, short_message *m)
 {
     const kith_backend *backend = group->backend;
-    kith_ctx *ctx = group->ctx;
-    kith_be_slot slot;
-    memset(&slot, 0, sizeof slot);
-    uint32_t record = ki_trace_begin(group, kind == KI_REQUEST_SEND ? KI_TRACE_SEND : KI_TRACE_RECV, msg->nbytes, dtype,
-                                     0, msg->peer, msg->tag);
-    kith_status status = kind == KI_REQUEST_SEND ? backend->send_start(group->bg, msg, &slot)
-                                                 : backend->recv_start(group->bg, msg, &slot);
+    bool is_send = m->kind == KI_REQUEST_SEND;
+    m->record = ki_trace_begin(group, is_send ? KI_TRACE_SEND : KI_TRACE_RECV, m->msg.nbytes, m->dtype, 0, m->msg.peer,
+                               m->msg.tag);
+    kith_status status = is_send ? backend->send_start(group->bg, &m->msg, &m->slot)
+                                 : backend->recv_start(group->bg, &m->msg, &m->slot);
+    if (status != KITH_OK)
+        end_short(group, m, status);
+}
+
+static inline bool test_short(kith_group *group, short_message *m)
+{
     int is_done = 0;
-    ki_waiter waiter;
-    ki_waiter_init(&waiter, ctx, group->timeout_ms);
-    while (status == KITH_OK) {
-        status = backend->msg_test(group->bg, &slot, &is_done, received);
-        if (is_done || status != KITH_OK)
-            break;
-        if (waiter.polls < ctx->spin) {
-            if (!backend->is_test_enough && backend->progress != NULL)
-                backend->progress(group->instance->be);
-        } else {
-            ki_ctx_step(ctx);
-            status = ki_group_refuse(group, kind == KI_REQUEST_SEND ? "send" : "receive");
-        }
-        if (status == KITH_OK && ki_waiter_pause(&waiter) != KITH_OK)
-            status = time_out(group, kind, msg);
-        if (status != KITH_OK)
-            backend->msg_cancel(group->bg, &slot);
+    if (m->is_over)
+        return true;
+    kith_status status = group->backend->msg_test(group->bg, &m->slot, &is_done, &m->received);
+    if (is_done || status != KITH_OK)
+        end_short(group, m, status);
+    return m->is_over;
+}
+
+static inline bool test_all_short(kith_group *group, short_message *list, int count)
+{
+    bool are_over = true;
+    for (int i = 0; i < count; i++)
+        are_over = test_short(group, &list[i]) && are_over;
+    return are_over;
+}
+
+static void cancel_all_short(kith_group *group, short_message *list, int count, kith_status status)
+{
+    for (int i = 0; i < count; i++) {
+        if (list[i].is_over)
+            continue;
+        group->backend->msg_cancel(group->bg, &list[i].slot);
+        end_short(group, &list[i], status);
     }
-    ki_trace_end(group, record, status);
-    return status;
+}
+
+/* Between two rounds of tests: the context goes on, time passes. Anything but KITH_OK ends all that still runs. */
+static kith_status pause_short(kith_group *group, const short_message *list, int count, ki_waiter *waiter)
+{
+    const kith_backend *backend = group->backend;
+    int first = 0;
+    while (first < count - 1 && list[first].is_over)
+        first++;
+    if (waiter->polls < group->ctx->spin) {
+        if (!backend->is_test_enough && backend->progress != NULL)
+            backend->progress(group->instance->be);
+    } else {
+        ki_ctx_step(group->ctx);
+        kith_status status = ki_group_refuse(group, list[first].kind == KI_REQUEST_SEND ? "send" : "receive");
+        if (status != KITH_OK)
+            return status;
+    }
+    return ki_waiter_pause(waiter) == KITH_OK ? KITH_OK : time_out(group, &list[first]);
+}
+
+/* Runs messages from the stack. The first failure in the list's order is returned; one message's failure does not end
+ * the others. */
+static inline kith_status run_short(kith_group *group, short_message *list, int count)
+{
+    ki_waiter waiter;
+    for (int i = 0; i < count; i++) {
+        start_short(group, &list[i]);
+        if (list[i].is_over) { /* the rest would wait for what the peer may never learn of */
+            cancel_all_short(group, list, i, list[i].status);
+            return list[i].status;
+        }
+    }
+    ki_waiter_init(&waiter, group->ctx, group->timeout_ms);
+    while (!test_all_short(group, list, count)) {
+        kith_status status = pause_short(group, list, count, &waiter);
+        if (status != KITH_OK)
+            cancel_all_short(group, list, count, status);
+    }
+    for (int i = 0; i < count; i++)
+        if (list[i].status != KITH_OK)
+            return list[i].status;
+    return KITH_OK;
 }
 
 kith_status kith_send(kith_group *group, const void *buffer, size_t count, kith_dtype dtype, int to, int tag)
 {
-    size_t nbytes = 0, ignored = 0;
+    size_t nbytes = 0;
     kith_status status = check_message(group, "kith_send", buffer, count, dtype, to, tag, &nbytes);
     if (status != KITH_OK)
         return status;
-    kith_be_msg msg = { to, (uint64_t)tag, (void *)(uintptr_t)buffer, nbytes };
-    return run_short(group, KI_REQUEST_SEND, &msg, dtype, &ignored);
+    short_message m = short_of(KI_REQUEST_SEND, buffer, nbytes, dtype, to, tag);
+    return run_short(group, &m, 1);
 }
 
 kith_status kith_recv(kith_group *group, void *buffer, size_t count, kith_dtype dtype, int from, int tag,
                       size_t *received)
 {
-    size_t nbytes = 0, taken = 0;
+    size_t nbytes = 0;
     kith_status status = check_message(group, "kith_recv", buffer, count, dtype, from, tag, &nbytes);
     if (status != KITH_OK)
         return status;
-    kith_be_msg msg = { from, (uint64_t)tag, buffer, nbytes };
-    status = run_short(group, KI_REQUEST_RECV, &msg, dtype, &taken);
+    short_message m = short_of(KI_REQUEST_RECV, buffer, nbytes, dtype, from, tag);
+    status = run_short(group, &m, 1);
     if (status == KITH_OK && received != NULL)
-        *received = taken / kith_dtype_nbytes(dtype);
+        *received = m.received / kith_dtype_nbytes(dtype);
     return status;
 }
 
@@ -208,18 +282,9 @@ kith_status kith_sendrecv(kith_group *group, const void *send, size_t send_count
     uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
     if (sent > 0 && taken > 0 && a < b + taken && b < a + sent)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_sendrecv: the buffers overlap");
-    kith_request *requests[2] = { NULL, NULL };
-    status = kith_recv_start(group, recv, recv_count, dtype, from, recv_tag, &requests[0]);
-    if (status == KITH_OK)
-        status = kith_send_start(group, send, send_count, dtype, to, send_tag, &requests[1]);
-    if (status != KITH_OK) {
-        if (requests[0] != NULL) {
-            ki_request_cancel(requests[0], status);
-            ki_request_collect(requests[0]);
-        }
-        return status;
-    }
-    return kith_wait_all(requests, 2);
+    short_message both[2] = { short_of(KI_REQUEST_RECV, recv, taken, dtype, from, recv_tag),
+                              short_of(KI_REQUEST_SEND, send, sent, dtype, to, send_tag) };
+    return run_short(group, both, 2);
 }
 
 kith_status kith_batch_start(kith_group *group, const kith_p2p_args *members, size_t count, kith_request **requests)

@@ -17,9 +17,8 @@
 #include <time.h>
 
 #define EVENT_PERIOD_NS 5000000 /* between looks at the store */
-#define IDLE_AFTER_NS 50000     /* of yielding before the backend may sleep */
+#define IDLE_AFTER_NS 1000000   /* of yielding before the backend may sleep */
 #define IDLE_MAX_NS 1000000     /* one sleep; other backends of the context are polled between */
-#define POLLS_PER_CLOCK 16      /* yields between looks at the clock */
 
 static inline void relax(void)
 {
@@ -153,16 +152,13 @@ static void idle(kith_ctx *ctx, int64_t now, int64_t deadline_ns)
         sched_yield();
 }
 
+/* After spinning the clock is read at every pause: on a loaded machine one yield can last for milliseconds. */
 kith_status ki_waiter_pause(ki_waiter *waiter)
 {
     kith_ctx *ctx = waiter->ctx;
-    int polls = ++waiter->polls;
-    if (polls < ctx->spin) {
+    if (waiter->polls < ctx->spin) {
+        waiter->polls++;
         relax();
-        return KITH_OK;
-    }
-    if (polls > ctx->spin + 1 && polls % POLLS_PER_CLOCK != 0) {
-        sched_yield();
         return KITH_OK;
     }
     int64_t now = ki_now_ns();
@@ -182,7 +178,6 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
         return KITH_OK;
     }
     idle(ctx, now, waiter->deadline_ns);
-    waiter->polls = ctx->spin + POLLS_PER_CLOCK - 1; /* look at the clock after each sleep */
     return KITH_OK;
 }
 

@@ -9,16 +9,29 @@
 #include "base/error.h"
 #include "object.h"
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kith_ctx *free_ctxs;
-static kith_group *free_groups;
-static kith_request *free_requests;
+static ki_handle *free_ctxs, *free_groups, *free_requests, *free_meshes;
 
-static void *fresh(size_t nbytes)
+_Static_assert(offsetof(kith_ctx, handle) == 0, "a handle comes first");
+_Static_assert(offsetof(kith_group, handle) == 0, "a handle comes first");
+_Static_assert(offsetof(kith_request, handle) == 0, "a handle comes first");
+_Static_assert(offsetof(kith_mesh, handle) == 0, "a handle comes first");
+
+static void *take(ki_handle **list, size_t nbytes)
 {
+    pthread_mutex_lock(&lock);
+    ki_handle *handle = *list;
+    if (handle != NULL)
+        *list = handle->next_free;
+    pthread_mutex_unlock(&lock);
+    if (handle != NULL) {
+        handle->next_free = NULL;
+        return handle;
+    }
     void *memory = aligned_alloc(64, (nbytes + 63) / 64 * 64);
     if (memory == NULL)
         ki_fail(KITH_ERR_NO_MEMORY, "no memory for a handle of %zu bytes", nbytes);
@@ -27,67 +40,57 @@ static void *fresh(size_t nbytes)
     return memory;
 }
 
-kith_ctx *ki_ctx_alloc(void)
+/* The object is zero already, apart from what it keeps for its next life. */
+static void give(ki_handle **list, ki_handle *handle)
 {
     pthread_mutex_lock(&lock);
-    kith_ctx *ctx = free_ctxs;
-    if (ctx != NULL)
-        free_ctxs = ctx->next_free;
+    handle->next_free = *list;
+    *list = handle;
     pthread_mutex_unlock(&lock);
-    if (ctx == NULL)
-        return (kith_ctx *)fresh(sizeof *ctx);
-    memset(ctx, 0, sizeof *ctx);
-    return ctx;
+}
+
+kith_ctx *ki_ctx_alloc(void)
+{
+    return (kith_ctx *)take(&free_ctxs, sizeof(kith_ctx));
 }
 
 void ki_ctx_release(kith_ctx *ctx)
 {
     memset(ctx, 0, sizeof *ctx);
-    pthread_mutex_lock(&lock);
-    ctx->next_free = free_ctxs;
-    free_ctxs = ctx;
-    pthread_mutex_unlock(&lock);
+    give(&free_ctxs, &ctx->handle);
 }
 
 kith_group *ki_group_alloc(void)
 {
-    pthread_mutex_lock(&lock);
-    kith_group *group = free_groups;
-    if (group != NULL)
-        free_groups = group->next_free;
-    pthread_mutex_unlock(&lock);
-    if (group == NULL)
-        return (kith_group *)fresh(sizeof *group);
-    memset(group, 0, sizeof *group);
-    return group;
+    return (kith_group *)take(&free_groups, sizeof(kith_group));
 }
 
 void ki_group_release(kith_group *group)
 {
     memset(group, 0, sizeof *group);
-    pthread_mutex_lock(&lock);
-    group->next_free = free_groups;
-    free_groups = group;
-    pthread_mutex_unlock(&lock);
+    give(&free_groups, &group->handle);
 }
 
-/* A request keeps the executor's memory and the arrays; the rest starts from zero. */
+kith_mesh *ki_mesh_alloc(void)
+{
+    return (kith_mesh *)take(&free_meshes, sizeof(kith_mesh));
+}
+
+void ki_mesh_release(kith_mesh *mesh)
+{
+    memset(mesh, 0, sizeof *mesh);
+    give(&free_meshes, &mesh->handle);
+}
+
 kith_request *ki_request_alloc(void)
 {
-    pthread_mutex_lock(&lock);
-    kith_request *request = free_requests;
+    kith_request *request = (kith_request *)take(&free_requests, sizeof *request);
     if (request != NULL)
-        free_requests = request->next_free;
-    pthread_mutex_unlock(&lock);
-    if (request == NULL)
-        request = (kith_request *)fresh(sizeof *request);
-    if (request != NULL) {
-        request->next_free = NULL;
-        request->magic = KI_REQUEST_MAGIC;
-    }
+        request->handle.magic = KI_REQUEST_MAGIC;
     return request;
 }
 
+/* A request keeps the executor's memory and the arrays; the rest starts from zero. */
 void ki_request_release(kith_request *request)
 {
     ki_executor executor = request->executor;
@@ -97,8 +100,5 @@ void ki_request_release(kith_request *request)
     request->executor = executor;
     request->arrays = arrays;
     request->arrays_capacity = capacity;
-    pthread_mutex_lock(&lock);
-    request->next_free = free_requests;
-    free_requests = request;
-    pthread_mutex_unlock(&lock);
+    give(&free_requests, &request->handle);
 }

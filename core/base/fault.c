@@ -2,7 +2,7 @@
  *
  * Each rule counts the calls of its kind on its own; "@rank" makes it count, and fail, only the calls of threads of
  * that world rank. Counters restart when the text of the variable changes, not at every kith_init(): "the 7th of this
- * process" spans the part of kith_init() before the rank is known. A malformed entry is reported once and skipped.
+ * process" spans the part of kith_init() before the rank is known. kith_init() refuses a malformed entry.
  *
  * Lock: rules are rewritten under `lock`; readers see them through the release store of `state`. Tests change the
  * variable only while no other thread is inside the library.
@@ -10,7 +10,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "fault.h"
-#include "log.h"
+#include "error.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,6 +31,7 @@ static atomic_int state = UNREAD;
 static fault_rule rules[MAX_RULES];
 static int rule_count;
 static char text[TEXT_NBYTES];
+static char wrong_entry[64]; /* of text; empty: all are fine */
 static _Thread_local int thread_rank = ANY_RANK;
 
 static const char *const kind_names[KI_FAULT_KINDS] = { "alloc", "socket", "shm", "open" };
@@ -59,38 +60,33 @@ static bool parse_rule(const char *entry, fault_rule *rule)
     return false;
 }
 
-/* Lock held. Returns the entry that is wrong, "" when all are fine. */
-static void read_rules(char *wrong, size_t nbytes)
+/* Lock held. */
+static void read_rules(void)
 {
     char copy[TEXT_NBYTES], *next = NULL;
-    wrong[0] = '\0';
+    wrong_entry[0] = '\0';
     rule_count = 0;
     strcpy(copy, text);
     for (char *entry = strtok_r(copy, ",", &next); entry; entry = strtok_r(NULL, ",", &next)) {
         if (rule_count < MAX_RULES && parse_rule(entry, &rules[rule_count]))
             rule_count++;
         else
-            snprintf(wrong, nbytes, "%s", entry);
+            snprintf(wrong_entry, sizeof wrong_entry, "%s", entry);
     }
     atomic_store_explicit(&state, rule_count > 0 ? ARMED : QUIET, memory_order_release);
 }
 
 static void read_environment(void)
 {
-    char wrong[TEXT_NBYTES] = "";
     const char *value = getenv("KITH_FAULT");
     if (!value)
         value = "";
     pthread_mutex_lock(&lock);
     if (atomic_load_explicit(&state, memory_order_relaxed) == UNREAD || strncmp(text, value, sizeof text - 1) != 0) {
         snprintf(text, sizeof text, "%s", value);
-        read_rules(wrong, sizeof wrong);
+        read_rules();
     }
     pthread_mutex_unlock(&lock);
-    if (wrong[0])
-        ki_log(KITH_LOG_WARN,
-               "KITH_FAULT: \"%s\" is ignored; valid: alloc:N socket:N shm:N open:N, each with @rank, at most %d",
-               wrong, (int)MAX_RULES);
 }
 
 void ki_fault_set_rank(int world_rank)
@@ -98,10 +94,20 @@ void ki_fault_set_rank(int world_rank)
     thread_rank = world_rank;
 }
 
-void ki_fault_configure(int world_rank)
+kith_status ki_fault_configure(int world_rank)
 {
+    char wrong[sizeof wrong_entry];
     ki_fault_set_rank(world_rank);
     read_environment();
+    pthread_mutex_lock(&lock);
+    memcpy(wrong, wrong_entry, sizeof wrong);
+    pthread_mutex_unlock(&lock);
+    if (wrong[0] == '\0')
+        return KITH_OK;
+    return ki_fail(KITH_ERR_INVALID_ARG,
+                   "KITH_FAULT: \"%s\" is not valid; valid: alloc:N socket:N shm:N open:N with N from 1, each also with "
+                   "@rank, at most %d with commas between",
+                   wrong, (int)MAX_RULES);
 }
 
 bool ki_fault(ki_fault_kind kind)

@@ -110,7 +110,7 @@ static int level_by_name(const char *name)
 static void use_environment(void)
 {
     const char *name = getenv("KITH_LOG"), *path = getenv("KITH_LOG_FILE");
-    int level = name && *name ? level_by_name(name) : KITH_LOG_NONE;
+    int level = name && *name ? level_by_name(name) : path && *path ? KITH_LOG_WARN : KITH_LOG_NONE;
     close_file();
     sink = default_sink;
     sink_arg = NULL;

@@ -48,7 +48,9 @@ extern "C" {
 typedef struct kith_ctx kith_ctx;
 struct kith_group;
 
-/* Memory for the library's own objects. All three are set or none; arg is handed through. realloc is not needed. */
+/* Memory for what the objects of a context hold. All three are set or none; arg is handed through. realloc is not
+ * needed. Handles, and what requests keep between operations, come from malloc: they outlive contexts and are used
+ * again, so that a stale handle is an error and not a crash. */
 typedef struct kith_allocator {
     void *(*alloc)(void *arg, size_t nbytes, size_t alignment); /* NULL on failure; alignment is a power of two */
     void (*free)(void *arg, void *ptr);

@@ -39,7 +39,7 @@ KITH_API kith_status kith_wait_timeout(kith_request **request, int64_t timeout_m
 KITH_API kith_status kith_wait_all(kith_request **requests, size_t count);
 
 /* Waits until one of the entries ends; *index says which (count when all entries are NULL). Returns that operation's
- * status. */
+ * status. Deadlines of groups count from this call. */
 KITH_API kith_status kith_wait_any(kith_request **requests, size_t count, size_t *index);
 
 /* Starts a persistent request again (made by kith_coll_init() and the like). KITH_ERR_BUSY while it runs. */

@@ -71,7 +71,7 @@ typedef void (*kith_log_fn)(void *arg, kith_log_level level, const char *line);
 
 /* Sets the process-wide sink for log lines; fn NULL restores the default: silent, unless the environment has
  * KITH_LOG=error|warn|info|debug|trace|data, which writes to stderr (or to the file KITH_LOG_FILE; %h host, %p
- * process). The library never writes anywhere else. Thread-safe. */
+ * process; without KITH_LOG it gets warnings). The library never writes anywhere else. Thread-safe. */
 KITH_API void kith_log_set(kith_log_fn fn, void *arg, kith_log_level level);
 
 #ifdef __cplusplus

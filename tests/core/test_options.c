@@ -240,8 +240,25 @@ static void test_mesh_options(void **state)
     assert_int_equal(kith_mesh_create(NULL, good, 1, NULL, &mesh), KITH_ERR_INVALID_ARG);
     assert_null(mesh);
     assert_int_equal(kith_mesh_create(world, good, 1, NULL, &mesh), KITH_OK);
+    kith_group *tp = kith_mesh_group(mesh, "tp");
+    assert_non_null(tp);
+    assert_int_equal(kith_group_destroy(tp), KITH_ERR_INVALID_ARG);
+    assert_non_null(strstr(kith_error_detail(), "kith_mesh_destroy"));
     assert_int_equal(kith_mesh_destroy(mesh), KITH_OK);
     assert_int_equal(kith_mesh_destroy(NULL), KITH_OK);
+    /* stale handles: answers, not crashes */
+    assert_int_equal(kith_mesh_destroy(mesh), KITH_ERR_INVALID_ARG);
+    assert_null(kith_mesh_group(mesh, "tp"));
+    assert_int_equal(kith_mesh_size(mesh, "tp"), -1);
+    assert_int_equal(kith_mesh_coord(mesh, "tp"), -1);
+    assert_int_equal(kith_group_destroy(tp), KITH_ERR_INVALID_ARG);
+    /* a mesh outlives its base */
+    kith_group *base = NULL;
+    assert_int_equal(kith_group_dup(world, NULL, &base), KITH_OK);
+    assert_int_equal(kith_mesh_create(base, good, 1, NULL, &mesh), KITH_OK);
+    assert_int_equal(kith_group_destroy(base), KITH_OK);
+    assert_int_equal(kith_mesh_coord(mesh, "tp"), 0);
+    assert_int_equal(kith_mesh_destroy(mesh), KITH_OK);
     assert_int_equal(kith_finalize(ctx), KITH_OK);
 }
 
