@@ -51,6 +51,13 @@ static bool is_remote_better(const shm_group *group)
     return group->is_far && cell_share(group) >= REMOTE_FAR_NBYTES;
 }
 
+bool shm_choose_depends_on_distance(const shm_group *group)
+{
+    const shm_traits *traits = group->coll.traits;
+    return !traits->is_reducing && !traits->has_own_sizes && cell_share(group) >= REMOTE_FAR_NBYTES &&
+           !shm_cells_fits(group);
+}
+
 bool shm_choose_applies(const shm_group *group)
 {
     const shm_coll *coll = &group->coll;

@@ -48,9 +48,7 @@ void shm_choose_unmapped(shm_group *group)
 static void choose_path(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    if (group->size == 1)
-        coll->path = SHM_PATH_ALONE;
-    else if (coll->traits->has_own_sizes)
+    if (coll->traits->has_own_sizes)
         coll->path = SHM_PATH_TABLES;
     else if (shm_choose_applies(group))
         coll->path = SHM_PATH_CHOOSE;
@@ -58,6 +56,17 @@ static void choose_path(shm_group *group)
         coll->path = SHM_PATH_CELLS;
     else
         shm_choose_unmapped(group);
+}
+
+/* The paths behind a measurement start from their beginning. */
+static bool measure(shm_group *group)
+{
+    if (!shm_distance_step(group))
+        return false;
+    group->coll.phase = group->coll.next_peer = 0;
+    group->coll.moves++;
+    choose_path(group);
+    return shm_path_step(group);
 }
 
 bool shm_path_step(shm_group *group)
@@ -70,6 +79,8 @@ bool shm_path_step(shm_group *group)
         return shm_cells_step(group);
     case SHM_PATH_TABLES:
         return shm_tables_step(group);
+    case SHM_PATH_DISTANCE:
+        return measure(group);
     case SHM_PATH_STAGED:
         return shm_staged_step(group);
     case SHM_PATH_SLICES:
@@ -108,7 +119,12 @@ static void begin(shm_group *group, const kith_be_coll *args)
     coll->has_own = !traits->is_reducing && (!is_rooted || is_root);
     coll->status = KITH_OK;
     shm_blocks_find(group);
-    choose_path(group);
+    if (group->size == 1)
+        coll->path = SHM_PATH_ALONE;
+    else if (shm_distance_is_due(group))
+        shm_distance_begin(group);
+    else
+        choose_path(group);
     group->polls = 0;
 }
 

@@ -78,7 +78,8 @@ static kith_status prepare(shm_group *group)
 {
     size_t eager = group->instance->settings.eager_nbytes;
     group->eager_nbytes = shm_min(eager, (size_t)group->sizes.cell_nbytes);
-    /* Direct takes two hand-shakes, cells one: where a hand-shake is a context switch that counts more than the copies. */
+    /* Direct takes two hand-shakes, cells one: where a hand-shake is a context switch that counts more than the
+     * copies. */
     group->direct_nbytes = group->is_oversubscribed ? group->eager_nbytes : shm_min(DIRECT_NBYTES, group->eager_nbytes);
     size_t stream = group->instance->settings.stream_nbytes;
     group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES / (size_t)group->size : stream;

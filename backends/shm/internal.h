@@ -40,6 +40,7 @@ typedef struct shm_header {
     uint64_t magic, nonce; /* written by rank 0 before anybody else maps the arena */
     shm_word aborted;      /* several writers: 1 + rank that aborted the group */
     shm_word poisoned;     /* several writers: 1: no rank may touch another rank's buffers any more (coll_cancel) */
+    shm_word distance;     /* of rank 0: twice the number of the collective that measured, plus 1 when far */
     shm_word sleepers;     /* several writers: ranks that sleep or are about to (doorbell.c) */
 } shm_header;
 
@@ -51,7 +52,7 @@ typedef struct shm_rank_block {
     shm_word consumed;  /* position up to which this rank needs nobody's pieces any more */
     shm_word touching;  /* nonzero while this rank works in other ranks' buffers */
     shm_word doorbell;  /* low 32 bits: futex word, increased by whoever wakes this rank */
-    shm_word probe;     /* set-up only */
+    shm_word probe;     /* ping-pong (probe.c, distance.c) */
     shm_word left;      /* 1: this rank has destroyed the group; the end of its process is no failure of its own */
 } shm_rank_block;
 
@@ -149,6 +150,7 @@ typedef enum shm_path {
     SHM_PATH_ALONE,  /* one rank */
     SHM_PATH_CELLS,  /* one exchange of cells */
     SHM_PATH_TABLES, /* sizes that only some ranks know are published first */
+    SHM_PATH_DISTANCE, /* the cores' distance is measured first */
     SHM_PATH_STAGED, /* pieces through the rings */
     SHM_PATH_SLICES, /* the same, each rank reduces its slice and publishes it */
     /* others may work in this rank's buffers: */
@@ -214,6 +216,9 @@ typedef struct shm_group {
     bool has_remote;     /* process_vm_* works between all; agreed */
     bool is_far;         /* slow hand-over between the cores; agreed */
     uint64_t flag_ns;    /* hand-over between two cores, measured at creation; 0: not measured */
+    uint64_t distance_asked; /* collectives that depend on it so far; equal on all */
+    uint64_t distance_base;  /* probe words of earlier measurements are below; equal on all */
+    uint64_t distance_ns;    /* the fastest round of the one that runs */
     shm_peer *peers;     /* [size] */
 
     unsigned char *arena;

@@ -66,7 +66,15 @@ bool shm_slices_step(shm_group *group);
 /* choose.c: descriptors first, then one of the paths below. */
 bool shm_choose_applies(const shm_group *group);
 bool shm_choose_step(shm_group *group);
-/* False while a descriptor is missing. */
+/* The fastest way of this collective is another one between far cores. */
+bool shm_choose_depends_on_distance(const shm_group *group);
+
+/* distance.c */
+#define SHM_FAR_NS 140 /* hand-over of a flag between cores that do not share a cache */
+#define SHM_DISTANCE_ROUNDS 4
+bool shm_distance_is_due(shm_group *group);
+void shm_distance_begin(shm_group *group);
+bool shm_distance_step(shm_group *group);
 
 /* direct.c */
 void shm_direct_begin(shm_group *group, bool is_remote);

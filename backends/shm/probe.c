@@ -13,7 +13,6 @@
 #define ROUNDS 64
 #define BATCHES 4
 #define PATIENCE_NS 2000000
-#define FAR_NS 140
 #define PAGE_WORDS 512 /* places for this many ranks; larger groups do without */
 
 typedef struct page {
@@ -97,7 +96,8 @@ kith_status shm_probe(shm_group *group, kith_status status)
     for (int r = 0; r < group->size && group->has_remote; r++)
         group->has_remote = all[r].has_remote != 0;
     group->flag_ns = status == KITH_OK ? all[0].flag_ns : 0;
-    group->is_far = group->flag_ns > FAR_NS;
+    group->is_far = group->flag_ns > SHM_FAR_NS;
+    group->distance_base = BATCHES * ROUNDS;
     shm_delete(group->host, words);
     shm_delete(group->host, pages);
     shm_delete(group->host, all);
