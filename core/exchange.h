@@ -14,8 +14,8 @@
 
 /* Participant `index` of `count`; world_ranks[count] for texts. out [count * nbytes]; nbytes 0: statuses only. Blocks
  * up to the context's connect deadline. what: for the text when ranks are missing ("creating group 'tp'"). */
-kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index, int count,
-                        kith_status mine, const void *in, size_t nbytes, void *out);
+kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index,
+                             int count, kith_status mine, const void *in, size_t nbytes, void *out);
 
 /* The next round among the members of a group. */
 kith_status ki_group_exchange(kith_group *group, const char *what, kith_status mine, const void *in, size_t nbytes,

@@ -114,8 +114,8 @@ static kith_status check_call(kith_group *parent, const kith_group_options *opti
     return status != KITH_OK ? status : check_options(options);
 }
 
-/* The others are in step with this rank: a wrong argument here becomes everybody's error. An aborted parent is an answer
- * at once. */
+/* The others are in step with this rank: a wrong argument here becomes everybody's error. An aborted parent is an
+ * answer at once. */
 static bool is_usable(const kith_group *parent)
 {
     return ki_group_is_valid(parent) && parent->status == KITH_OK;

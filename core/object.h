@@ -171,7 +171,13 @@ struct kith_group {
 
 typedef enum ki_path { KI_PATH_LOCAL, KI_PATH_NATIVE, KI_PATH_ALGO, KI_PATH_HIER } ki_path;
 typedef enum ki_request_kind { KI_REQUEST_COLL, KI_REQUEST_SEND, KI_REQUEST_RECV } ki_request_kind;
-typedef enum ki_request_state { KI_STATE_IDLE, KI_STATE_QUEUED, KI_STATE_CHECKING, KI_STATE_RUNNING, KI_STATE_DONE } ki_request_state;
+typedef enum ki_request_state {
+    KI_STATE_IDLE,
+    KI_STATE_QUEUED,
+    KI_STATE_CHECKING,
+    KI_STATE_RUNNING,
+    KI_STATE_DONE
+} ki_request_state;
 
 struct ki_hier;
 struct ki_check;

@@ -188,7 +188,8 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
 #define REPORT_RETRY_NS 5000000
 #define POSITIONS_TOLD 8
 
-/* Where a rank waited when its deadline passed. It has left that place by the time that somebody else begins to wait. */
+/* Where a rank waited when its deadline passed. It has left that place by the time that somebody else begins to wait.
+ * */
 typedef struct position {
     int64_t at_ns; /* by the wall clock, which hosts share as well as they can */
     char text[256];

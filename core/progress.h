@@ -1,9 +1,9 @@
 /* core/progress.h - advancing what was started, and waiting.
  *
  * Nothing in the library runs by itself: ki_ctx_step() advances every group of a context a little; waits call it
- * between polls. A waiter spins (ctx->spin polls), then yields the processor at each poll, and after about a millisecond asks
- * the backend to sleep until something happens. The clock, the store's events (deaths, aborts) and the deadline are
- * looked at only there.
+ * between polls. A waiter spins (ctx->spin polls), then yields the processor at each poll, and after about a
+ * millisecond asks the backend to sleep until something happens. The clock, the store's events (deaths, aborts) and
+ * the deadline are looked at only there.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

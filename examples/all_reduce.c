@@ -3,8 +3,8 @@
  *     kith run -n 4 -- all_reduce [count]
  *
  * The buffer comes from kith_mem_alloc(): on backends that can map it, each rank reduces its share straight out of the
- * others' buffers. With malloc() the call is the same. Every rank checks every element; the values are small integers, so
- * the average is exact and is compared with ==.
+ * others' buffers. With malloc() the call is the same. Every rank checks every element; the values are small
+ * integers, so the average is exact and is compared with ==.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

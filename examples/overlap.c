@@ -2,9 +2,9 @@
  *
  *     kith run -n 4 -- overlap
  *
- * The backward pass fills buckets from the last layer to the first. A full bucket is reduced at once, as a request; while later
- * ones are computed, kith_progress() between layers keeps the messages moving. The requests are persistent: made once,
- * started again in every step, freed at the end.
+ * The backward pass fills buckets from the last layer to the first. A full bucket is reduced at once, as a request;
+ * while later ones are computed, kith_progress() between layers keeps the messages moving. The requests are
+ * persistent: made once, started again in every step, freed at the end.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

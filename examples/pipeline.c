@@ -2,9 +2,9 @@
  *
  *     kith run -n 4 -- pipeline
  *
- * Each rank is a stage. It posts the receive of the next microbatch before it works on the current one, so that the message
- * travels meanwhile, and it sends its result without waiting. The tag is the number of the microbatch. A stage adds 1 to every
- * element; the last one sees microbatch + number of stages and checks it.
+ * Each rank is a stage. It posts the receive of the next microbatch before it works on the current one, so that the
+ * message travels meanwhile, and it sends its result without waiting. The tag is the number of the microbatch. A
+ * stage adds 1 to every element; the last one sees microbatch + number of stages and checks it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,7 +1,8 @@
 /* backends/message/match.c - the queues of posted receives and of messages nobody asked for yet.
  *
- * Both are hash tables over (peer, tag) with KI_MSG_BUCKETS lists; inside a list the order of posting, or of sending, is kept, and
- * the first entry with the same peer and tag is taken. That is all there is to "first in first out inside a tag".
+ * Both are hash tables over (peer, tag) with KI_MSG_BUCKETS lists; inside a list the order of posting, or of sending,
+ * is kept, and the first entry with the same peer and tag is taken. That is all there is to "first in first out
+ * inside a tag".
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

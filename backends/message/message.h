@@ -1,24 +1,27 @@
 /* backends/message/message.h - messages over packets: the part that the mpi and ucx backends share.
  *
- * A transport carries packets (a header, and a small payload) between the members of a group and, for large messages, bytes
- * from one buffer to another. This module makes kith's messages out of that: exact matching on (group, sender, 64-bit tag),
- * first in first out inside a tag, unexpected messages, truncation, messages to self, cancellation. Each module compiles
- * its own copy; nothing is shared at run time.
+ * A transport carries packets (a header, and a small payload) between the members of a group and, for large messages,
+ * bytes from one buffer to another. This module makes kith's messages out of that: exact matching on (group, sender,
+ * 64-bit tag), first in first out inside a tag, unexpected messages, truncation, messages to self, cancellation. Each
+ * module compiles its own copy; nothing is shared at run time.
  *
  * Protocol, per (group, sender, receiver):
  *   EAGER    the whole message in one packet. The send is complete when the transport no longer needs the buffer.
- *   RTS      "a message of n bytes with this tag is here": large messages. The receiver keeps it until a receive matches.
- *   CTS      the answer: "send me k bytes of number s" (k = 0: the receive's buffer is too small, count it as sent). Only
- *            now does the transport see the sender's buffer, so a send that nobody received can be taken back at once.
+ *   RTS      "a message of n bytes with this tag is here": large messages. The receiver keeps it until a receive
+ *            matches.
+ *   CTS      the answer: "send me k bytes of number s" (k = 0: the receive's buffer is too small, count it as sent).
+ *            Only now does the transport see the sender's buffer, so a send that nobody received can be taken back at
+ *            once.
  *   DATA     a transport's mark on the bytes, if it needs one; never seen here.
- *   BACK     the sender took number s back. An unexpected entry is dropped; a receive that it had matched goes back to the
- *            head of its queue.
+ *   BACK     the sender took number s back. An unexpected entry is dropped; a receive that it had matched goes back
+ *            to the head of its queue.
  *   BYE      the sender closes: its silence is no failure any more.
  * EAGER, RTS and BACK carry a sequence number. A transport may deliver packets out of order: those that come early are
  * held until their turn, so that matching sees them in the order of sending. CTS and DATA name the RTS's number.
  *
- * Buffers: a receive's buffer is written by memcpy from a packet, or by the transport between the CTS and the completion. When
- * ki_msg_detach() returns, neither happens any more; how is the transport's business (ki_wire.detach).
+ * Buffers: a receive's buffer is written by memcpy from a packet, or by the transport between the CTS and the
+ * completion. When ki_msg_detach() returns, neither happens any more; how is the transport's business
+ * (ki_wire.detach).
  *
  * Threads: as the backend's instance, one at a time; is_aborted is set from anywhere.
  *
@@ -56,14 +59,15 @@ typedef struct ki_msg_header {
 
 /* What a transport does. peer is a group rank and never the own. */
 typedef struct ki_wire {
-    /* Sends a packet. header may be reused at once. op NULL: there is no payload. With op: the transport calls ki_msg_done(op)
-     * now or later, when the payload may be reused. A failure concerns this packet; the peer is marked by the transport. */
+    /* Sends a packet. header may be reused at once. op NULL: there is no payload. With op: the transport calls
+     * ki_msg_done(op) now or later, when the payload may be reused. A failure concerns this packet; the peer is
+     * marked by the transport. */
     kith_status (*packet)(ki_msg_group *group, int peer, const ki_msg_header *header, const void *payload,
                           size_t nbytes, ki_msg_op *op);
     /* Largest payload of an EAGER packet to peer. */
     size_t (*eager_nbytes)(ki_msg_group *group, int peer);
-    /* Gets ready for op->nbytes_moving bytes into op->buffer from peer's message op->sequence; *token goes into the CTS. Ends with
-     * ki_msg_done(op). */
+    /* Gets ready for op->nbytes_moving bytes into op->buffer from peer's message op->sequence; *token goes into the
+     * CTS. Ends with ki_msg_done(op). */
     kith_status (*data_recv)(ki_msg_op *op, uint64_t *token);
     /* The receiver is ready: sends op->nbytes_moving bytes. Ends with ki_msg_done(op). */
     kith_status (*data_send)(ki_msg_op *op, uint64_t token);
@@ -138,7 +142,8 @@ struct ki_msg_engine {
 
 void ki_msg_engine_init(ki_msg_engine *engine, const kith_be_host *host, const ki_wire *wire);
 
-/* A group that packets can be received for from now on; NULL when memory ran out. Destroy it when no operation is active. */
+/* A group that packets can be received for from now on; NULL when memory ran out. Destroy it when no operation is
+ * active. */
 ki_msg_group *ki_msg_group_create(ki_msg_engine *engine, const kith_be_group_info *info, void *wire_group);
 void ki_msg_group_destroy(ki_msg_group *group);
 ki_msg_group *ki_msg_group_find(ki_msg_engine *engine, uint64_t id);
@@ -149,7 +154,8 @@ kith_status ki_msg_recv(ki_msg_group *group, const kith_be_msg *msg, ki_msg_op *
 kith_status ki_msg_test(ki_msg_op *op, int *is_done, size_t *nbytes);
 void ki_msg_detach(ki_msg_op *op);
 
-/* From the transport: a packet came; payload is valid during the call. Unknown groups and damaged headers are dropped. */
+/* From the transport: a packet came; payload is valid during the call. Unknown groups and damaged headers are
+ * dropped. */
 void ki_msg_arrived(ki_msg_engine *engine, const ki_msg_header *header, const void *payload, size_t nbytes);
 
 /* From the transport: op's payload or data transfer ended. */

@@ -1,37 +1,39 @@
 /* backends/mpi/backend.h - the mpi backend: groups on an MPI that the trainer runs already, or that mpirun started.
  *
- * The same sources are built once against each MPI that is installed (variant "openmpi", "mpich"); handles and constants
- * differ between them. A process can run one only: available() refuses the others and says why (process.c).
+ * The same sources are built once against each MPI that is installed (variant "openmpi", "mpich"); handles and
+ * constants differ between them. A process can run one only: available() refuses the others and says why (process.c).
  *
  * A group is a communicator of its own, made from MPI_COMM_WORLD by its members alone. On it run
- *   native collectives, blocking (coll_run) straight on the caller's buffers, or non-blocking (coll_start) on duplicates;
+ *   native collectives: blocking (coll_run) straight on the caller's buffers, or non-blocking (coll_start) on
+ *       duplicates;
  *   messages: backends/message over packets and data transfers (wire.c, transfer.c).
  *
- * What MPI allows, and what follows for cancelling: MPI cannot take back a send, nor a collective, nor a receive that has
- * matched; a buffer given to MPI is MPI's until the other side moves. We promise that buffers are not touched after a cancel.
- * So MPI never gets a caller's buffer from anything that can be cancelled: packets and the chunks of large messages go through
- * our bounce buffers, non-blocking collectives through duplicates of their send and receive buffers. A cancel lets go of the
- * caller's buffer at once; bounce buffers and duplicates stay with MPI until it is done with them (or, if the peer never
- * comes, until the process ends: that memory is lost, and said so in the log). Only coll_run works on the caller's
- * memory.
+ * What MPI allows, and what follows for cancelling: MPI cannot take back a send, nor a collective, nor a receive that
+ * has matched; a buffer given to MPI is MPI's until the other side moves. We promise that buffers are not touched
+ * after a cancel. So MPI never gets a caller's buffer from anything that can be cancelled: packets and the chunks of
+ * large messages go through our bounce buffers, non-blocking collectives through duplicates of their send and receive
+ * buffers. A cancel lets go of the caller's buffer at once; bounce buffers and duplicates stay with MPI until it is
+ * done with them (or, if the peer never comes, until the process ends: that memory is lost, and said so in the log).
+ * Only coll_run works on the caller's memory.
  *
- * MPI does not match MPI_Allreduce on one rank with MPI_Iallreduce on another, while here a rank may block where another
- * starts and waits. So every native collective is MPI's non-blocking one, unless mpi_native=blocking (the same on all
- * ranks) says that the program calls the same form of an operation everywhere and has nothing else pending meanwhile:
- * then blocking calls are MPI's blocking collectives, at the price of the raw call, and large messages move straight between
- * the caller's buffers. A cancel waits for those; if the peer never moves again MPI keeps the buffer.
+ * MPI does not match MPI_Allreduce on one rank with MPI_Iallreduce on another, while here a rank may block where
+ * another starts and waits. So every native collective is MPI's non-blocking one, unless mpi_native=blocking (the
+ * same on all ranks) says that the program calls the same form of an operation everywhere and has nothing else
+ * pending meanwhile: then blocking calls are MPI's blocking collectives, at the price of the raw call, and large
+ * messages move straight between the caller's buffers. A cancel waits for those; if the peer never moves again MPI
+ * keeps the buffer.
  *
- * With a deadline (timeout_ms is not 0) or mpi_native=off no collective is native: the core then runs its own algorithms over
- * messages, which can be ended at any moment and know who is missing.
+ * With a deadline (timeout_ms is not 0) or mpi_native=off no collective is native: the core then runs its own
+ * algorithms over messages, which can be ended at any moment and know who is missing.
  *
  * Not native in any case: what MPI has no type or operator for (f16, bf16, fp8, avg, premul_sum, user-defined), and min
  * and max of floats, which in MPI need not propagate NaN. Sums and products of signed integers use the unsigned type:
  * they wrap without undefined behaviour; sums of 8 and 16 bits saturate in Open MPI and are not native there. gather_v,
- * scatter_v and all_to_all_v need MPI 4: counts beyond 2^31 are known to the ranks concerned only, so all must always use
- * the large-count calls.
+ * scatter_v and all_to_all_v need MPI 4: counts beyond 2^31 are known to the ranks concerned only, so all must always
+ * use the large-count calls.
  *
- * Life: MPI_Init_thread is called when launch() or open() finds MPI not initialised; then it is finalised when the process exits
- * with status 0 and no instance is open. An MPI that the trainer initialised is never finalised here.
+ * Life: MPI_Init_thread is called when launch() or open() finds MPI not initialised; then it is finalised when the
+ * process exits with status 0 and no instance is open. An MPI that the trainer initialised is never finalised here.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

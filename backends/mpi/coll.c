@@ -1,12 +1,13 @@
 /* backends/mpi/coll.c - collectives as MPI calls, blocking or not; see backend.h.
  *
- * In place: MPI_IN_PLACE where each rank may decide it for itself (all_reduce, all_gather: the implementations copy the own
- * contribution and go on alike; the roots of reduce, gather and scatter: by the standard). For all_to_all and reduce_scatter MPI
- * wants it on all ranks or on none and kith does not, so a copy is made there.
+ * In place: MPI_IN_PLACE where each rank may decide it for itself (all_reduce, all_gather: the implementations copy
+ * the own contribution and go on alike; the roots of reduce, gather and scatter: by the standard). For all_to_all and
+ * reduce_scatter MPI wants it on all ranks or on none and kith does not, so a copy is made there.
  *
- * Large counts: MPI's are int (the _c calls of MPI 4 are used where counts are not known everywhere). Above slice_nbytes
- * an element-wise operation becomes several over slices; one over equal blocks gets a type of a whole block; reduce_scatter
- * becomes a reduce to each rank, all_gather_v a broadcast from each. All ranks decide alike: they know the same counts.
+ * Large counts: MPI's are int (the _c calls of MPI 4 are used where counts are not known everywhere). Above
+ * slice_nbytes an element-wise operation becomes several over slices; one over equal blocks gets a type of a whole
+ * block; reduce_scatter becomes a reduce to each rank, all_gather_v a broadcast from each. All ranks decide alike:
+ * they know the same counts.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,8 +1,9 @@
 /* backends/mpi/coll_start.c - non-blocking native collectives, on duplicates of the caller's buffers; see backend.h.
  *
- * start copies what this rank contributes, lets MPI work on the copies, and the test that finds it complete copies the result
- * out. The blocks of the _v operations lie one after the other in the duplicates. Cancelling lets go of the caller's
- * buffers at once; MPI's own are left with it for good (MPI has no way to end a collective), and the group ends with them.
+ * start copies what this rank contributes, lets MPI work on the copies, and the test that finds it complete copies
+ * the result out. The blocks of the _v operations lie one after the other in the duplicates. Cancelling lets go of
+ * the caller's buffers at once; MPI's own are left with it for good (MPI has no way to end a collective), and the
+ * group ends with them.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

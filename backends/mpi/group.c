@@ -1,7 +1,7 @@
 /* backends/mpi/group.c - a group is a communicator, made by its members alone; see backend.h.
  *
- * Members tell each other their rank in MPI_COMM_WORLD first: kith's world may be numbered otherwise, or be a part of MPI's.
- * Then all call MPI_Comm_create_group, which is collective over them and has no deadline.
+ * Members tell each other their rank in MPI_COMM_WORLD first: kith's world may be numbered otherwise, or be a part of
+ * MPI's. Then all call MPI_Comm_create_group, which is collective over them and has no deadline.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -10,7 +10,8 @@
 #include <string.h>
 
 static const kith_be_setting settings[] = {
-    { "mpi_native", "auto", "use of MPI's own: auto (collectives without a deadline), blocking (see backends/mpi), off", 1 },
+    { "mpi_native", "auto",
+      "use of MPI's own: auto (collectives without a deadline), blocking (see backends/mpi), off", 1 },
     { "mpi_eager", "4000", "bytes up to which a message is sent before a receive matches: 0 .. 1048576", 1 },
     { "mpi_chunk", "131072", "bytes of a piece of a larger message: 4096 .. 16777216", 1 },
     { "mpi_slice", "1073741824", "bytes above which a collective is made of several calls: 64 .. 1073741824", 1 },

@@ -1,8 +1,8 @@
 /* backends/mpi/process.c - MPI and this process: which MPI, who initialises, who finalises; see backend.h.
  *
- * Two MPIs in one process do not work: both define MPI_Send. So a module refuses when the other library is initialised, when
- * the program was linked to the other one (its symbols are global and would be found first), or when the launcher's
- * environment is the other's, since its own would then start as a world of one rank.
+ * Two MPIs in one process do not work: both define MPI_Send. So a module refuses when the other library is
+ * initialised, when the program was linked to the other one (its symbols are global and would be found first), or
+ * when the launcher's environment is the other's, since its own would then start as a world of one rank.
  *
  * Open MPI opens components that look for its symbols globally; a library that came in through a module is local to it.
  * It is therefore made global before MPI_Init.
@@ -142,8 +142,8 @@ static void make_global(void)
 #endif
 }
 
-/* A rank that ends with an error, or in the middle of its work, must not wait for the others in MPI_Finalize: its launcher
- * notices, and ends them. */
+/* A rank that ends with an error, or in the middle of its work, must not wait for the others in MPI_Finalize: its
+ * launcher notices, and ends them. */
 static void on_process_exit(int status, void *arg)
 {
     (void)arg;

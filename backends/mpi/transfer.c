@@ -1,8 +1,9 @@
 /* backends/mpi/transfer.c - the bytes of large messages, in chunks through bounce buffers; see backend.h.
  *
- * The receiver picks an MPI tag that no other transfer to it uses on this communicator, posts receives for the first chunks and puts
- * the tag into the CTS. Both sides keep MPI_WINDOW chunks under way; MPI's order makes the k-th message with that tag
- * the k-th chunk. Chunks are finished oldest first, and copied from or to the caller's buffer by us.
+ * The receiver picks an MPI tag that no other transfer to it uses on this communicator, posts receives for the first
+ * chunks and puts the tag into the CTS. Both sides keep MPI_WINDOW chunks under way; MPI's order makes the k-th
+ * message with that tag the k-th chunk. Chunks are finished oldest first, and copied from or to the caller's buffer
+ * by us.
  *
  * Cancelled (op is NULL): the sender, if chunks are missing, sends an empty one, upon which the receiver gives up; the
  * receiver goes on receiving and forgets. Either way both sides end, and the tag is free again.

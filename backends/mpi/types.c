@@ -1,6 +1,7 @@
 /* backends/mpi/types.c - kith's types and operators as MPI's, and what is native.
  *
- * MPI handles are link-time addresses in Open MPI and integers in MPICH; either way they are constants that a switch can return.
+ * MPI handles are link-time addresses in Open MPI and integers in MPICH; either way they are constants that a switch
+ * can return.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,9 +1,9 @@
 /* backends/mpi/wire.c - packets over MPI, and progress; see backend.h.
  *
- * A packet is one MPI message with tag 0 on the group's communicator: header and payload together, in a buffer of ours that lives
- * until MPI has sent it. MPI keeps the order of messages between two ranks, so packets come in order. MPI_RING receives from any
- * source are posted per group; since MPI matches them in the order of posting, they are looked at in that order, and stop
- * at the first that is not complete.
+ * A packet is one MPI message with tag 0 on the group's communicator: header and payload together, in a buffer of
+ * ours that lives until MPI has sent it. MPI keeps the order of messages between two ranks, so packets come in order.
+ * MPI_RING receives from any source are posted per group; since MPI matches them in the order of posting, they are
+ * looked at in that order, and stop at the first that is not complete.
  *
  * Only groups with something to do are looked at: packets of others wait in MPI or in the posted receives.
  *

@@ -1,8 +1,9 @@
 /* backends/ucx/endpoint.c - connections to peers, and their end; see ucx.h.
  *
- * An endpoint is made once. When UCX reports an error on it (error handler, inside progress) the peer is marked failed in all groups and
- * the endpoint is closed by force at the next sweep, because closing is not allowed everywhere in callbacks. No second
- * endpoint is made to a failed peer: its process is gone, or its transport is in an unknown state.
+ * An endpoint is made once. When UCX reports an error on it (error handler, inside progress) the peer is marked
+ * failed in all groups and the endpoint is closed by force at the next sweep, because closing is not allowed
+ * everywhere in callbacks. No second endpoint is made to a failed peer: its process is gone, or its transport is in
+ * an unknown state.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -66,8 +67,8 @@ ucp_ep_h ucx_endpoint_get(ucx_be *be, int world_rank, kith_status *status)
         return peer->ep;
     peer->ep = NULL;
     *status = be->host->fail(KITH_ERR_UNREACHABLE,
-                             "UCX cannot reach world rank %d: %s; it has ended or abandoned its context, or no transport "
-                             "leads there (transports: KITH_UCX_TLS; interfaces: KITH_IFNAME)",
+                             "UCX cannot reach world rank %d: %s; it has ended or abandoned its context, or no "
+                             "transport leads there (transports: KITH_UCX_TLS; interfaces: KITH_IFNAME)",
                              world_rank, be->ucx->ucs_status_string(made));
     return NULL;
 }

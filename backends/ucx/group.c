@@ -1,7 +1,8 @@
 /* backends/ucx/group.c - groups: who is in, and how to reach them; see ucx.h.
  *
- * Creation is two exchanges at most: everybody says how long its address is and whether it lacks anybody's; if somebody does, all
- * send theirs. The group can receive before the first exchange, so no message of a faster member finds it missing.
+ * Creation is two exchanges at most: everybody says how long its address is and whether it lacks anybody's; if
+ * somebody does, all send theirs. The group can receive before the first exchange, so no message of a faster member
+ * finds it missing.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,11 +1,12 @@
 /* backends/ucx/library.h - UCX, opened when it is needed.
  *
  * The module does not link to UCX: loading libucs installs handlers for SIGSEGV and its kin and makes it write to the
- * terminal, and opening a backend module must have no side effects. ucx_library() opens libucp at the first call, with those
- * handlers switched off, and fills the table below. It stays open until the process ends.
+ * terminal, and opening a backend module must have no side effects. ucx_library() opens libucp at the first call,
+ * with those handlers switched off, and fills the table below. It stays open until the process ends.
  *
- * If this module was the first to bring UCX into the process, UCX's log lines go to the context's log (level debug) instead of
- * the terminal, unless the user has set UCX_LOG_LEVEL. If something else uses UCX already (an MPI), nothing is changed.
+ * If this module was the first to bring UCX into the process, UCX's log lines go to the context's log (level debug)
+ * instead of the terminal, unless the user has set UCX_LOG_LEVEL. If something else uses UCX already (an MPI),
+ * nothing is changed.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -51,7 +52,8 @@ typedef struct ucx_functions {
 const ucx_functions *ucx_library(char *reason, size_t reason_nbytes);
 
 /* UCX reads the configuration of its transports from the environment alone. Between prefer(true) and prefer(false) the
- * variables that we want otherwise than UCX has them are set, unless the user has set them; other callers wait meanwhile. */
+ * variables that we want otherwise than UCX has them are set, unless the user has set them; other callers wait
+ * meanwhile. */
 void ucx_library_prefer(bool is_on);
 
 /* Where UCX's log lines go from now on; NULL: nowhere. */

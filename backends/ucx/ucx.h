@@ -1,24 +1,26 @@
 /* backends/ucx/ucx.h - the ucx backend: messages over UCP active messages.
  *
- * One UCP context and worker per kith context, one endpoint per peer process, made when the first message goes to it or is
- * awaited from it. Matching, order and cancellation are backends/message's; this folder is its transport:
+ * One UCP context and worker per kith context, one endpoint per peer process, made when the first message goes to it
+ * or is awaited from it. Matching, order and cancellation are backends/message's; this folder is its transport:
  *
- *   packet   one active message: the header as its header, an EAGER's payload as its data. UCX may deliver a short one before
- *            an earlier long one (they may take different lanes); the sequence numbers put that right.
- *   data     after the receiver's CTS: one active message with the rendezvous flag. The receiver's callback hands UCX the
- *            receive's buffer, so large messages move without a copy wherever the transport can (CMA, RDMA, TCP).
+ *   packet   one active message: the header as its header, an EAGER's payload as its data. UCX may deliver a short
+ *            one before an earlier long one (they may take different lanes); the sequence numbers put that right.
+ *   data     after the receiver's CTS: one active message with the rendezvous flag. The receiver's callback hands UCX
+ *            the receive's buffer, so large messages move without a copy wherever the transport can (CMA, RDMA, TCP).
  *
  * Why active messages and not UCP tags: a tag has 64 bits, and we must match group id, sender and a 64-bit tag exactly.
- * Why our own RTS/CTS before UCX's: UCX cannot take back a rendezvous send, and ends it only when the peer polls. With ours,
- * UCX sees the buffer only after the receiver has matched; a peer that never comes leaves nothing to take back.
+ * Why our own RTS/CTS before UCX's: UCX cannot take back a rendezvous send, and ends it only when the peer polls.
+ * With ours, UCX sees the buffer only after the receiver has matched; a peer that never comes leaves nothing to take
+ * back.
  *
  * Cancelling something that UCX has (an eager send behind a full queue, a transfer under way): it is driven on for
  * KI_UCX_CANCEL_MS; if the peer does not move, its endpoint is closed by force, upon which UCX ends all requests on it
- * and touches no buffer again. Then messages with that peer fail in all groups, which is what a peer deserves that stopped
- * in the middle of a transfer.
+ * and touches no buffer again. Then messages with that peer fail in all groups, which is what a peer deserves that
+ * stopped in the middle of a transfer.
  *
- * Peers that die: UCX tells through the endpoint's error handler (TCP at once, shared memory by a check every second). The
- * handler marks the peer in all groups and tells the core. A peer that closes says BYE first, so its closing is no failure.
+ * Peers that die: UCX tells through the endpoint's error handler (TCP at once, shared memory by a check every
+ * second). The handler marks the peer in all groups and tells the core. A peer that closes says BYE first, so its
+ * closing is no failure.
  *
  * Addresses: exchanged at group creation, only if some member lacks another's.
  *

@@ -1,7 +1,7 @@
 /* backends/ucx/wire.c - packets and data as active messages: the transport under backends/message; see ucx.h.
  *
- * A ucx_packet holds what UCX reads or hands back until a send or a rendezvous receive is complete; in the usual case UCX is
- * done at once and the packet goes straight back to the free list.
+ * A ucx_packet holds what UCX reads or hands back until a send or a rendezvous receive is complete; in the usual case
+ * UCX is done at once and the packet goes straight back to the free list.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -187,8 +187,8 @@ static void on_bye(ucx_be *be, const ki_msg_header *header)
     ucx_peer_fail(peer, "it left");
 }
 
-/* The bytes of a message that a receive here asked for. When the receive was cancelled meanwhile, returning UCS_OK drops them and
- * ends the sender's operation. */
+/* The bytes of a message that a receive here asked for. When the receive was cancelled meanwhile, returning UCS_OK
+ * drops them and ends the sender's operation. */
 static ucs_status_t on_data(ucx_be *be, const ki_msg_header *header, void *data, size_t nbytes, uint64_t attributes)
 {
     ki_msg_op *op = ki_msg_moving_find(&be->engine, header);

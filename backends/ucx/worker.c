@@ -16,12 +16,15 @@
 enum { SETTING_TLS, SETTING_NET_DEVICES, SETTING_EAGER, SETTING_EAGER_FAR };
 
 const kith_be_setting ucx_settings[] = {
-    [SETTING_TLS] = { "ucx_tls", "",
-                      "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else all", 1 },
-    [SETTING_NET_DEVICES] = { "ucx_net_devices", "",
-                              "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else all", 0 },
-    [SETTING_EAGER] = { "ucx_eager", "8192",
-                        "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864", 0 },
+    [SETTING_TLS] =
+        { "ucx_tls", "",
+          "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else all", 1 },
+    [SETTING_NET_DEVICES] =
+        { "ucx_net_devices", "",
+          "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else all", 0 },
+    [SETTING_EAGER] =
+        { "ucx_eager", "8192",
+          "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864", 0 },
     [SETTING_EAGER_FAR] = { "ucx_eager_far", "262144", "the same between hosts: 0 .. 67108864", 0 },
     { NULL, NULL, NULL, 0 },
 };

@@ -4,7 +4,8 @@
  * only through the plan, and never waits. The executor (executor.c) runs the steps in order over a backend's messages;
  * it is the only place that waits and resumes.
  *
- * Memory a step works on is a buffer number with an offset in bytes. Steps that do arithmetic count elements, the others bytes.
+ * Memory a step works on is a buffer number with an offset in bytes. Steps that do arithmetic count elements, the
+ * others bytes.
  *
  * All messages of a plan carry the same tag, so those between two ranks match in the order in which both emit them: a
  * send to a peer and the peer's receive must stand at the same place in their sequences. Messages are started in step

@@ -29,7 +29,7 @@
     X("hostid", TEXT, "", "", 0, 0, "identity of this host instead of the one found; equal ones share memory")         \
     X("ifname", TEXT, "", "", 0, 0, "network interfaces to use: names with commas, or addr/bits; empty: any")          \
     X("log", CHOICE, "none", "none|error|warn|info|debug|trace|data", 0, 1, "what is written to stderr or log_file")   \
-    X("log_file", TEXT, "", "", 0, 1, "file for the log (KITH_LOG=warn when unset); %h is the host, %p the process id")                           \
+    X("log_file", TEXT, "", "", 0, 1, "file for the log; warnings unless KITH_LOG is set; %h host, %p process")        \
     X("fault", TEXT, "", "", 0, 1, "failures to inject, for tests: alloc:N socket:N shm:N open:N, with @rank")         \
     X("backend_path", TEXT, "", "", 0, 1, "folders with more backend modules, separated by colons")                    \
     X("backend", NAME, "auto", "", 1, 0, "backend of the world: auto or a backend's name")                             \

@@ -105,8 +105,8 @@ kith_status ki_fault_configure(int world_rank)
     if (wrong[0] == '\0')
         return KITH_OK;
     return ki_fail(KITH_ERR_INVALID_ARG,
-                   "KITH_FAULT: \"%s\" is not valid; valid: alloc:N socket:N shm:N open:N with N from 1, each also with "
-                   "@rank, at most %d with commas between",
+                   "KITH_FAULT: \"%s\" is not valid; valid: alloc:N socket:N shm:N open:N with N from 1, each also "
+                   "with @rank, at most %d with commas between",
                    wrong, (int)MAX_RULES);
 }
 

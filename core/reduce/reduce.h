@@ -3,8 +3,8 @@
  *
  * raw: an element as the user stores it. acc: the accumulator: f32 for f16, bf16, fp8; f64 for f64; the type itself
  * for f32 and integers, except avg of integers, which is exact in 64 or 128 bits; avg of bf16 sums shares that are
- * smaller by a power of two, so that no sum leaves f32. Algorithms that pass partial results along send acc elements, so
- * a result is rounded once whatever the route.
+ * smaller by a power of two, so that no sum leaves f32. Algorithms that pass partial results along send acc elements,
+ * so a result is rounded once whatever the route.
  *
  * Order: ki_order is the tree of kith/coll.h for a group: a list of merges that an evaluator runs with a stack.
  * Algorithms that are trees themselves (recursive doubling, halving/doubling) follow it by construction; the direct

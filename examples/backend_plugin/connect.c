@@ -1,12 +1,13 @@
 /* connect.c - groups, and the connections that they need.
  *
- * A process listens on an abstract UNIX address made of the job's id and its world rank: nothing to exchange, and nothing in the
- * file system to clean up. group_create() is collective, so this is where connections are made:
+ * A process listens on an abstract UNIX address made of the job's id and its world rank: nothing to exchange, and
+ * nothing in the file system to clean up. group_create() is collective, so this is where connections are made:
  *
  *   1. exchange: everybody is here, so everybody listens;
- *   2. connect to the members with a lower world rank, say who we are, and accept the higher ones (not those that an earlier
- *      group has connected already);
- *   3. the library compares all ranks' statuses after group_create(): if one failed, it destroys the group on the others.
+ *   2. connect to the members with a lower world rank, say who we are, and accept the higher ones (not those that an
+ *      earlier group has connected already);
+ *   3. the library compares all ranks' statuses after group_create(): if one failed, it destroys the group on the
+ *      others.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

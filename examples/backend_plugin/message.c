@@ -1,8 +1,8 @@
 /* message.c - sends, receives, and how they meet.
  *
- * A frame that comes looks for the oldest posted receive of its group with the same source and tag; without one it becomes a parcel at
- * the end of the group's list. A receive that is posted looks for the oldest such parcel first. Both lists are in order, so messages
- * of one sender and tag are received in the order of sending.
+ * A frame that comes looks for the oldest posted receive of its group with the same source and tag; without one it
+ * becomes a parcel at the end of the group's list. A receive that is posted looks for the oldest such parcel first.
+ * Both lists are in order, so messages of one sender and tag are received in the order of sending.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -268,7 +268,8 @@ kith_status msg_test(void *handle, kith_be_slot *slot, int *is_done, size_t *nby
     return KITH_OK;
 }
 
-/* The piece that is half gone in memory of its own; the mark, or the end, comes behind it. NULL when there is no memory. */
+/* The piece that is half gone in memory of its own; the mark, or the end, comes behind it. NULL when there is no
+ * memory. */
 static outgoing *copy_rest(instance *self, const operation *op)
 {
     const kith_be_host *host = self->host;
@@ -284,8 +285,8 @@ static outgoing *copy_rest(instance *self, const operation *op)
     return rest;
 }
 
-/* A send that has not begun leaves the queue. Of one that is half way out the piece must be finished, or the receiver would take
- * the next frame for its rest. Without memory for that, the connection is given up. */
+/* A send that has not begun leaves the queue. Of one that is half way out the piece must be finished, or the receiver
+ * would take the next frame for its rest. Without memory for that, the connection is given up. */
 static void cancel_send(instance *self, connection *peer, operation *op)
 {
     outgoing **at = &peer->first, *rest = NULL;

@@ -1,7 +1,8 @@
-/* module.c - the table, and the instance. The library finds kith_backend_v1() in libkith_socket.so and copies the table.
+/* module.c - the table, and the instance. The library finds kith_backend_v1() in libkith_socket.so and copies the
+ * table.
  *
- * Optional functions that are left out: query and coll_... (no collective of its own), launch (it starts no ranks), mem_...
- * (it maps no memory).
+ * Optional functions that are left out: query and coll_... (no collective of its own), launch (it starts no ranks),
+ * mem_... (it maps no memory).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,22 +1,23 @@
 /* socket.h - an example of a backend made outside of kith: messages over UNIX sockets, for ranks of one host.
  *
- * Read kith/backend.h first; then module.c (the table), connect.c (groups), message.c (messages), in this order. It gives
- * send and receive only: the library makes every collective out of them.
+ * Read kith/backend.h first; then module.c (the table), connect.c (groups), message.c (messages), in this order. It
+ * gives send and receive only: the library makes every collective out of them.
  *
  * The parts:
  *   instance   one per kith context: a listening socket, and one connection per peer process, shared by all groups.
  *   group      its id goes into every frame, so messages of different groups never meet.
- *   frame      a header, then the payload in pieces, each with its length before it, then one byte that says whether the
- *              message holds. A socket keeps the order, and with it the order inside a tag. Pieces are there so that a
- *              cancelled message can stop after one; the last byte, so that it can be taken back until its very end.
+ *   frame      a header, then the payload in pieces, each with its length before it, then one byte that says whether
+ *              the message holds. A socket keeps the order, and with it the order inside a tag. Pieces are there so
+ *              that a cancelled message can stop after one; the last byte, so that it can be taken back until its
+ *              very end.
  *   operation  a send or a receive. It lives in the core's slot: starting one allocates nothing.
  *   parcel     a message that came before its receive was posted; the only thing that is allocated while running.
  *
  * Rules of the interface that shaped it:
  *   - nothing blocks, except group_create(), which has a deadline;
  *   - a failure is told with host->fail() once, by the function that sees it, and passed on as a status;
- *   - after msg_cancel() the caller's buffer is not touched: of a frame that is half way out, the rest of the piece is copied, and a
- *     mark follows that takes the message back; the rest of one that is half way in is thrown away;
+ *   - after msg_cancel() the caller's buffer is not touched: of a frame that is half way out, the rest of the piece
+ *     is copied, and a mark follows that takes the message back; the rest of one that is half way in is thrown away;
  *   - a rank whose group_create() fails still takes part in host->exchange(), so that all learn of it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -44,8 +45,8 @@ typedef struct frame_header {
 #define PIECE_TAKEN_BACK UINT64_MAX /* instead of a length: the sender cancelled, no more pieces come */
 enum { END_HOLDS = 0, END_TAKEN_BACK = 1 };
 
-/* A frame on its way out. Part of a send; or on its own, when the send was cancelled half way. It goes in units: the length
- * of a piece and the piece; before the first one, the header; after the last one, the end. */
+/* A frame on its way out. Part of a send; or on its own, when the send was cancelled half way. It goes in units: the
+ * length of a piece and the piece; before the first one, the header; after the last one, the end. */
 typedef struct outgoing {
     struct outgoing *next;
     frame_header header;

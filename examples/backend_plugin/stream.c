@@ -1,8 +1,8 @@
 /* stream.c - bytes in and out of one connection.
  *
  * Out: a queue of frames, the first of which may be half gone. In: one frame at a time; when its header is complete,
- * frame_begins() decides where the payload goes, and the bytes are read straight to that place. Both sides go on until the socket
- * would block.
+ * frame_begins() decides where the payload goes, and the bytes are read straight to that place. Both sides go on
+ * until the socket would block.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

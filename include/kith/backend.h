@@ -229,7 +229,8 @@ typedef struct kith_backend {
 
     /* Advances everything of the instance a little. Optional when the tests do it. */
     void (*progress)(void *be);
-    /* 1: coll_test() and msg_test() advance their own operation, so a wait for one need not call progress() each time. */
+    /* 1: coll_test() and msg_test() advance their own operation, so a wait for one need not call progress() each
+     * time. */
     int is_test_enough;
 
     /* Sent data that the peers may still need from this process (kith_finalize drains): 1 when there is none.

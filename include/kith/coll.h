@@ -152,8 +152,8 @@ KITH_API kith_status kith_gather_v_start(kith_group *group, const void *send, si
                                          const size_t *recv_counts, const size_t *displs, kith_dtype dtype, int root,
                                          kith_request **request);
 KITH_API kith_status kith_scatter_v_start(kith_group *group, const void *send, const size_t *send_counts,
-                                          const size_t *displs, void *recv, size_t recv_count, kith_dtype dtype, int root,
-                                          kith_request **request);
+                                          const size_t *displs, void *recv, size_t recv_count, kith_dtype dtype,
+                                          int root, kith_request **request);
 KITH_API kith_status kith_all_to_all_start(kith_group *group, const void *send, void *recv, size_t count,
                                            kith_dtype dtype, kith_request **request);
 KITH_API kith_status kith_all_to_all_v_start(kith_group *group, const void *send, const size_t *send_counts,

@@ -74,7 +74,7 @@ typedef struct kith_init_options {
     const char *store;               /* see above */
     const char *secret;              /* shared secret of the TCP store; default KITH_SECRET, else none */
     int64_t timeout_ms;              /* default deadline of every wait; negative: none; 0: KITH_TIMEOUT_MS (none) */
-    int64_t connect_timeout_ms;      /* deadline of kith_init and of group creation; 0: KITH_CONNECT_TIMEOUT_MS (30 s) */
+    int64_t connect_timeout_ms;      /* deadline of joining and of group creation; 0: KITH_CONNECT_TIMEOUT_MS (30 s) */
     const kith_setting *settings;    /* override the environment */
     size_t setting_count;
     const kith_allocator *allocator; /* NULL: malloc */
@@ -89,9 +89,9 @@ typedef struct kith_init_options {
 KITH_API kith_status kith_init(const kith_init_options *options, kith_ctx **ctx);
 
 /* Leaves. Collective: waits, at most for the context's connect deadline, until all ranks came here, so that messages
- * sent before are delivered. Once the world has failed on this rank (a peer died, a deadline passed, an abort) nobody is
- * waited for. Requests still pending are aborted. Destroys every group, mesh and request of the context; handles to
- * them are invalid afterwards. ctx NULL is fine. The context is gone whatever is returned. */
+ * sent before are delivered. Once the world has failed on this rank (a peer died, a deadline passed, an abort) nobody
+ * is waited for. Requests still pending are aborted. Destroys every group, mesh and request of the context; handles
+ * to them are invalid afterwards. ctx NULL is fine. The context is gone whatever is returned. */
 KITH_API kith_status kith_finalize(kith_ctx *ctx);
 
 /* Ends without the others: aborts every group, closes everything, never blocks on a peer. For error paths. NULL is

@@ -50,9 +50,9 @@ KITH_API kith_status kith_group_split(kith_group *parent, int color, int key, co
 KITH_API kith_status kith_group_dup(kith_group *parent, const kith_group_options *options, kith_group **group);
 
 /* Frees a group. Collective in MPI's sense (every member calls it) but does not wait for the others. Pending requests
- * end with KITH_ERR_ABORTED and are still to be waited for; persistent requests on it and memory of kith_mem_alloc() are
- * gone. The world and the groups of a mesh cannot be destroyed (KITH_ERR_INVALID_ARG). NULL is fine. A second call on
- * the same handle is KITH_ERR_INVALID_ARG while ctx lives. */
+ * end with KITH_ERR_ABORTED and are still to be waited for; persistent requests on it and memory of kith_mem_alloc()
+ * are gone. The world and the groups of a mesh cannot be destroyed (KITH_ERR_INVALID_ARG). NULL is fine. A second
+ * call on the same handle is KITH_ERR_INVALID_ARG while ctx lives. */
 KITH_API kith_status kith_group_destroy(kith_group *group);
 
 /* Ends everything on the group now: pending and later operations return KITH_ERR_ABORTED, here at once (well under a

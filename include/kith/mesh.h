@@ -47,12 +47,13 @@ typedef struct kith_mesh_options {
 KITH_API kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                                       const kith_mesh_options *options, kith_mesh **mesh);
 
-/* Destroys the mesh and its groups. Collective like kith_group_destroy(). NULL is fine. A second call on the same handle
- * is KITH_ERR_INVALID_ARG. */
+/* Destroys the mesh and its groups. Collective like kith_group_destroy(). NULL is fine. A second call on the same
+ * handle is KITH_ERR_INVALID_ARG. */
 KITH_API kith_status kith_mesh_destroy(kith_mesh *mesh);
 
 /* The calling rank's group along an axis, a product that was asked for ("tp-pp"; any order of the words), or "embed".
- * Borrowed from the mesh: kith_group_destroy() refuses it. NULL when there is none; for "embed" also on stages between. */
+ * Borrowed from the mesh: kith_group_destroy() refuses it. NULL when there is none; for "embed" also on stages
+ * between. */
 KITH_API kith_group *kith_mesh_group(const kith_mesh *mesh, const char *axes);
 
 /* Size of an axis, or product of sizes for "a-b"; -1 when unknown. */

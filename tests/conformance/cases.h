@@ -1,8 +1,8 @@
 /* tests/conformance/cases.h - single cases that came from reports about other libraries, by name.
  *
  * A case is a function that runs on every rank, with the ranks, backend and launcher of the command line; or, when it
- * prepares something around the ranks (an environment, a network), a function that runs them itself. README.md says which
- * report each one answers.
+ * prepares something around the ranks (an environment, a network), a function that runs them itself. README.md says
+ * which report each one answers.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

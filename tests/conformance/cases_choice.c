@@ -145,8 +145,8 @@ static int run_table_differs(run_options *options)
     return failed;
 }
 
-/* What one rank's machine is like does not change what is chosen nor a bit of the result: other kernels, other stores, other
- * waiting. */
+/* What one rank's machine is like does not change what is chosen nor a bit of the result: other kernels, other
+ * stores, other waiting. */
 static void case_machines_differ(rank_info *info)
 {
     enum { COUNT = 70001 };

@@ -56,7 +56,8 @@ static int in_own_network(run_options *options, int (*body)(run_options *options
     return WEXITSTATUS(status) == 77 ? CASE_SKIPPED : WEXITSTATUS(status);
 }
 
-/* One host, and no network interface at all: loopback is enough, and with a file as meeting place not even that is needed. */
+/* One host, and no network interface at all: loopback is enough, and with a file as meeting place not even that is
+ * needed. */
 static void case_alone_on_host(rank_info *info)
 {
     kith_init_options options = KITH_INIT_OPTIONS_INIT;
@@ -93,8 +94,8 @@ static int run_without_network(run_options *options)
 
 static pid_t far_side; /* a process in the namespace that rank 1 goes to */
 
-/* Rank 0 listens on one of three interfaces; only the third leads to rank 1: the first has another network at its end, the
- * second is down there. KITH_IFNAME decides from where rank 1 comes. */
+/* Rank 0 listens on one of three interfaces; only the third leads to rank 1: the first has another network at its
+ * end, the second is down there. KITH_IFNAME decides from where rank 1 comes. */
 typedef struct way {
     const char *address;   /* of the store */
     const char *ifname[2]; /* by rank */

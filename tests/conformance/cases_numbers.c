@@ -1,7 +1,8 @@
 /* tests/conformance/cases_numbers.c - reductions where the types end: averages, extremes, wrapping, rounding.
  *
- * Each value goes through all_reduce, reduce and reduce_scatter, which must give the same bits. Small floats are compared
- * with the code that is nearest to the exact sum, so an error of more than half a unit in the last place shows.
+ * Each value goes through all_reduce, reduce and reduce_scatter, which must give the same bits. Small floats are
+ * compared with the code that is nearest to the exact sum, so an error of more than half a unit in the last place
+ * shows.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,8 +1,8 @@
 /* tests/core/test_allocations.c - once an operation has run, running it again allocates nothing.
  *
- * The linker sends every allocation of the library's objects (and of this program) through the counters below. Ranks are
- * threads; each counts its own. Blocking collectives and messages, started ones, and persistent ones are run a few times
- * first, so that pools are filled, and then watched.
+ * The linker sends every allocation of the library's objects (and of this program) through the counters below. Ranks
+ * are threads; each counts its own. Blocking collectives and messages, started ones, and persistent ones are run a
+ * few times first, so that pools are filled, and then watched.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,7 +1,7 @@
 /* tests/core/test_mesh.c - the arithmetic of meshes against published rank groups.
  *
- * The lists are those of Megatron's documentation for world 16, tp 2, pp 4 and its relatives; a property test compares with loops
- * written the other way round, for many sizes.
+ * The lists are those of Megatron's documentation for world 16, tp 2, pp 4 and its relatives; a property test
+ * compares with loops written the other way round, for many sizes.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

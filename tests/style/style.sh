@@ -31,7 +31,7 @@ report "a licence line in each C source and script" \
     "$(printf '%s\n' "${sources[@]}" | grep -E '\.(c|h|cpp|sh)$' | xargs grep -L 'SPDX-License-Identifier: BSD-3-Clause')"
 # Written in two parts so that this file does not match itself.
 report "no paths of one machine" "$(grep -nE "(^|[ \"'=(:])/""(home|work|Users|root)/" "${texts[@]}")"
-report "lines of at most 160 columns in C" "$(awk 'length($0) > 160 { print FILENAME ":" FNR ": " length($0) }' "${c_files[@]}")"
+report "lines of at most 120 columns in C" "$(awk 'length($0) > 120 { print FILENAME ":" FNR ": " length($0) }' "${c_files[@]}")"
 report "backends include only public headers" \
     "$(grep -nE '^#include "(\.\./)+(core|tools|bench)/' $(printf '%s\n' "${c_files[@]}" | grep '^backends/'))"
 report "tools, bench and examples include only public headers" \

@@ -1,11 +1,13 @@
-/* tests/backends/mpi/mpi_ranks.c - one rank of the mpi backend's test; mpirun starts it, run.sh builds the command line.
+/* tests/backends/mpi/mpi_ranks.c - one rank of the mpi backend's test; mpirun starts it, run.sh builds the command
+ * line.
  *
  *     mpi_ranks <module file> messages|colls|slices|cancel|deadline|off
  *     mpi_ranks <module file> own_init              the program has called MPI_Init; MPI lives on after the instance
  *     mpi_ranks <module file> twice                 a second start after MPI_Finalize is refused
  *     mpi_ranks <module file> after:<module file>   the other MPI is initialised first
  *
- * It is not linked to an MPI: as in a real program, MPI comes in through the module. Exit status 77: this MPI cannot be used here.
+ * It is not linked to an MPI: as in a real program, MPI comes in through the module. Exit status 77: this MPI cannot
+ * be used here.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

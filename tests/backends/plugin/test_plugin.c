@@ -1,4 +1,5 @@
-/* tests/backends/plugin/test_plugin.c - the example backend by itself; plugin.sh builds the module and says where it is.
+/* tests/backends/plugin/test_plugin.c - the example backend by itself; plugin.sh builds the module and says where it
+ * is.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

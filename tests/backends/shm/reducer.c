@@ -1,7 +1,7 @@
 /* tests/backends/shm/reducer.c - reductions for the harness: few types, plain loops, the documented order.
  *
- * The tests do not share the library's kernels: what they check is which elements the backend combines, with whom and in
- * which order. The op HARNESS_FIRST_MINUS is a - b, neither commutative nor associative, so a wrong order shows.
+ * The tests do not share the library's kernels: what they check is which elements the backend combines, with whom and
+ * in which order. The op HARNESS_FIRST_MINUS is a - b, neither commutative nor associative, so a wrong order shows.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

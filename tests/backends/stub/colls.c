@@ -1,7 +1,7 @@
 /* tests/backends/stub/colls.c - a backend's own collectives against a serial reference, on the bare table.
  *
- * The value that rank r contributes at element i is a small integer, so sums and products are exact in every dtype. The reference
- * is computed here, in double precision, from all ranks' contributions.
+ * The value that rank r contributes at element i is a small integer, so sums and products are exact in every dtype.
+ * The reference is computed here, in double precision, from all ranks' contributions.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -232,8 +232,8 @@ static void truncation(stub *s)
     stub_barrier(s);
 }
 
-/* A receive that nobody serves and sends that nobody takes are cancelled; their buffers are reused; later messages work, and a
- * message with the same tag sent afterwards is the one that arrives. */
+/* A receive that nobody serves and sends that nobody takes are cancelled; their buffers are reused; later messages
+ * work, and a message with the same tag sent afterwards is the one that arrives. */
 static void cancel(stub *s)
 {
     const kith_backend *backend = s->backend;

@@ -1,8 +1,8 @@
 /* tests/backends/stub/stub.h - a kith_be_host without the library: tries one backend module by itself.
  *
- * Ranks are processes that share a mapped file: exchange() and barriers go through it. They are forked here (stub_fork), or started
- * by mpirun, when the backend is an MPI (stub_join; the file's name comes from KITH_STUB_FILE). A check that fails
- * prints expression, wanted and got, and ends the rank with status 1.
+ * Ranks are processes that share a mapped file: exchange() and barriers go through it. They are forked here
+ * (stub_fork), or started by mpirun, when the backend is an MPI (stub_join; the file's name comes from
+ * KITH_STUB_FILE). A check that fails prints expression, wanted and got, and ends the rank with status 1.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -66,8 +66,8 @@ void stub_set(const char *name, const char *value);
 
 typedef void (*stub_fn)(stub *s);
 
-/* Forks size ranks, each opens the backend, makes the world group, calls fn and closes. Returns 0 when all ended with 0; a rank that
- * is_expected_dead[r] may end anyhow. */
+/* Forks size ranks, each opens the backend, makes the world group, calls fn and closes. Returns 0 when all ended with
+ * 0; a rank that is_expected_dead[r] may end anyhow. */
 int stub_fork(const kith_backend *backend, int size, stub_fn fn, int dead_rank);
 
 /* The services for a world of one rank, for open() alone. */
@@ -106,8 +106,8 @@ extern const stub_scenario stub_message_scenarios[]; /* ends with fn NULL */
 
 /* ---- colls.c: native collectives against a reference ---- */
 
-/* Every operation that query() calls native, on exact data: blocking and not, in and out of place, several counts. Returns how
- * many were tried. */
+/* Every operation that query() calls native, on exact data: blocking and not, in and out of place, several counts.
+ * Returns how many were tried. */
 int stub_colls(stub *s, bool is_brief); /* brief: sums of two dtypes */
 /* Non-blocking ones, cancelled half way: buffers stay as they are. */
 void stub_coll_cancel(stub *s);

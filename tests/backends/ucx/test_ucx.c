@@ -72,7 +72,8 @@ static void dying(stub *s)
                 stub_recv_start(s->world, buffer[1], 10, r, 1, &slots[1], &msgs[1]);
                 CHECK_EQUAL(stub_wait(s->world, &slots[1], &nbytes), KITH_OK);
             }
-        /* UCX watches only peers that its connection was set up with; before that, the library's store tells of deaths */
+        /* UCX watches only peers that its connection was set up with; before that, the library's store tells of
+         * deaths */
         for (int64_t start = now_ms(); now_ms() - start < 300;)
             s->backend->progress(s->be);
         kill(getpid(), SIGKILL);
@@ -115,7 +116,8 @@ static void test_dying(void **state)
     }
 }
 
-/* Rank 1 stops (not dead) in the middle of a large transfer: cancelling ends in bounded time, and the buffers are left alone. */
+/* Rank 1 stops (not dead) in the middle of a large transfer: cancelling ends in bounded time, and the buffers are
+ * left alone. */
 static void stopped(stub *s)
 {
     static unsigned char buffer[64 << 20];

@@ -1,8 +1,8 @@
 /* tests/core/modules/module.c - loadable backends that are wrong in one way each, made from one source.
  *
- * MODULE_IS_<WAY> says which: ABI (another interface number), RENAMED (calls itself otherwise), SHORT (a table that ends too
- * early), NULL (no table), PARTIAL (no send_start), ABSENT (nothing to use here), NOSYMBOL; without any it is
- * fine, except that it cannot be opened.
+ * MODULE_IS_<WAY> says which: ABI (another interface number), RENAMED (calls itself otherwise), SHORT (a table that
+ * ends too early), NULL (no table), PARTIAL (no send_start), ABSENT (nothing to use here), NOSYMBOL; without any it
+ * is fine, except that it cannot be opened.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
