@@ -134,17 +134,6 @@ static kith_status map_part(shm_group *group, shm_region *region, int rank, cons
     return KITH_OK;
 }
 
-/* The own part first: where ranks share a mapping, it is the one at the caller's address. Collective. */
-static kith_status map_parts(shm_group *group, shm_region *region, const shm_handle *handles, const shm_object *own,
-                             void *at)
-{
-    kith_status status = map_part(group, region, group->rank, handles, own, at);
-    status = group->host->exchange(group->cookie, status, NULL, 0, NULL);
-    for (int k = 1; k < group->size && status == KITH_OK; k++)
-        status = map_part(group, region, (group->rank + k) % group->size, handles, NULL, NULL);
-    return group->host->exchange(group->cookie, status, NULL, 0, NULL);
-}
-
 /* What the machine can still give: memory and swap. UINT64_MAX where it does not say. */
 static uint64_t available_nbytes(void)
 {
@@ -165,26 +154,48 @@ static uint64_t available_nbytes(void)
 }
 
 /* A memfd of any size can be made and mapped; the process that touches more than there is gets killed. */
-static kith_status check_room(shm_group *group, size_t nbytes)
+static kith_status check_room(const shm_group *group, uint64_t nbytes)
 {
-    uint64_t available = available_nbytes();
-    if (nbytes <= available / (uint64_t)group->size)
+    uint64_t available = group->is_memfd ? available_nbytes() : UINT64_MAX;
+    if (nbytes <= available)
         return KITH_OK;
     return group->host->fail(KITH_ERR_NO_RESOURCE,
-                             "group %s: %d ranks of this machine ask for %zu bytes of shared memory each, %llu bytes "
-                             "are free in all; a smaller buffer helps",
-                             group->name, group->size, nbytes, (unsigned long long)available);
+                             "group %s: %llu bytes of shared memory are needed, %llu bytes of memory are free here; "
+                             "smaller buffers help",
+                             group->name, (unsigned long long)nbytes, (unsigned long long)available);
+}
+
+static uint64_t sum_of_parts(const shm_group *group, const shm_handle *handles)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < group->size; r++)
+        if (__builtin_add_overflow(sum, handles[r].nbytes, &sum))
+            return UINT64_MAX;
+    return sum;
+}
+
+/* The own part first: where ranks share a mapping, it is the one at the caller's address. Collective. */
+static kith_status map_parts(shm_group *group, shm_region *region, const shm_handle *handles, const shm_object *own,
+                             void *at)
+{
+    bool is_filled = at != NULL; /* a registered buffer's content is in the object: what it needs has been taken */
+    kith_status status = is_filled ? KITH_OK : check_room(group, sum_of_parts(group, handles));
+    if (status == KITH_OK)
+        status = map_part(group, region, group->rank, handles, own, at);
+    status = group->host->exchange(group->cookie, status, NULL, 0, NULL);
+    for (int k = 1; k < group->size && status == KITH_OK; k++)
+        status = map_part(group, region, (group->rank + k) % group->size, handles, NULL, NULL);
+    return group->host->exchange(group->cookie, status, NULL, 0, NULL);
 }
 
 static kith_status create_object(shm_group *group, size_t nbytes, shm_object *object)
 {
     if (!group->is_memfd)
         return shm_object_create(group->instance, nbytes, "a smaller buffer", object);
-    kith_status status = check_room(group, nbytes);
-    if (status == KITH_OK && shm_object_create(group->instance, nbytes, NULL, object) != KITH_OK)
-        status = group->host->fail(KITH_ERR_NO_RESOURCE, "group %s: no shared memory of %zu bytes: %s", group->name,
-                                   nbytes, strerror(errno));
-    return status;
+    if (shm_object_create(group->instance, nbytes, NULL, object) == KITH_OK)
+        return KITH_OK;
+    return group->host->fail(KITH_ERR_NO_RESOURCE, "group %s: no shared memory of %zu bytes: %s", group->name, nbytes,
+                             strerror(errno));
 }
 
 /* Makes a region of everybody's objects. at: the pages to replace, or NULL. Collective. */
@@ -272,7 +283,9 @@ static bool is_replaceable(uintptr_t start, uintptr_t end)
 
 static kith_status fill_object(shm_group *group, void *ptr, size_t nbytes, shm_object *object)
 {
-    kith_status status = create_object(group, nbytes, object);
+    kith_status status = check_room(group, nbytes);
+    if (status == KITH_OK)
+        status = create_object(group, nbytes, object);
     if (status != KITH_OK)
         return status;
     void *copy = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, object->fd, 0);

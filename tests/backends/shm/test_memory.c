@@ -68,6 +68,9 @@ static void refuse(harness_rank *me)
     void *data = NULL;
     kith_status status = me->backend->mem_alloc(me->group, me->rank == 1 ? 0 : 4096, &data);
     HARNESS_CHECK(me, status == KITH_ERR_INVALID_ARG && data == NULL);
+    /* more than any machine has: told now, not by a signal when the pages are touched */
+    status = me->backend->mem_alloc(me->group, (size_t)1 << 44, &data);
+    HARNESS_CHECK(me, status == KITH_ERR_NO_RESOURCE && data == NULL);
     HARNESS_CHECK(me, me->backend->mem_alloc(me->group, 4096, &data) == KITH_OK);
 }
 
