@@ -109,8 +109,8 @@ static void copy_own(shm_group *group, size_t most)
     size_t part = shm_min(most, coll->own_nbytes - coll->own_at);
     if (part == 0)
         return;
-    shm_copy(group, shm_in(group, group->rank).data + coll->own_at, shm_out(group, group->rank).data + coll->own_at, part,
-             shm_result_nbytes(group));
+    unsigned char *to = shm_in(group, group->rank).data + coll->own_at;
+    shm_copy(group, to, shm_out(group, group->rank).data + coll->own_at, part, shm_result_nbytes(group));
     coll->own_at += part;
 }
 
