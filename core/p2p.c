@@ -174,12 +174,21 @@ static inline void start_short(kith_group *group, short_message *m)
         end_short(group, m, status);
 }
 
+static void add_context(const kith_group *group, const short_message *m, kith_status status)
+{
+    char text[160];
+    ki_message_describe(m->kind, &m->msg, text, sizeof text);
+    ki_fail_context(status, "%s on group '%s'", text, group->name);
+}
+
 static inline bool test_short(kith_group *group, short_message *m)
 {
     int is_done = 0;
     if (m->is_over)
         return true;
     kith_status status = group->backend->msg_test(group->bg, &m->slot, &is_done, &m->received);
+    if (__builtin_expect(status != KITH_OK, 0))
+        add_context(group, m, status);
     if (is_done || status != KITH_OK)
         end_short(group, m, status);
     return m->is_over;

@@ -354,8 +354,11 @@ kith_status shm_msg_test(void *group_, kith_be_slot *slot, int *is_done, size_t 
             *nbytes = message->moved;
         return message->status;
     }
-    *is_done = 0;
-    return shm_group_check(group);
+    kith_status status = shm_group_check(group);
+    if (status != KITH_OK) /* the operation is over: its slot must not stay in a list */
+        shm_msg_cancel(group, slot);
+    *is_done = status != KITH_OK;
+    return status;
 }
 
 /* ---- cancel ---- */

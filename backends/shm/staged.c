@@ -40,7 +40,8 @@ static size_t usual_chunk(const shm_group *group)
     const shm_coll *coll = &group->coll;
     bool is_rooted = coll->traits->is_root_writing || coll->traits->is_root_reading;
     size_t quarter = (size_t)group->sizes.ring_nbytes / 4, most = is_rooted ? CHUNK_ROOTED : CHUNK_SYMMETRIC;
-    size_t row = coll->traits->is_multicast ? coll->block_nbytes : coll->block_nbytes * (size_t)(group->size - 1);
+    size_t block = shm_min(coll->block_nbytes, CHUNK_SYMMETRIC); /* the product cannot overflow */
+    size_t row = coll->traits->is_multicast ? block : block * (size_t)(group->size - 1);
     if (group->is_oversubscribed) /* a hand-shake is a context switch */
         return quarter;
     return shm_min(row > CHUNK_LEAST ? row : CHUNK_LEAST, shm_min(most, quarter));

@@ -220,8 +220,9 @@ typedef struct kith_backend {
     void (*coll_missing)(void *group, kith_be_slot *slot, unsigned char *is_missing);
 
     /* Messages. Any number may be active. nbytes: what a receive took. A message longer than the receive's buffer:
-     * the receive ends with KITH_ERR_TRUNCATED, later messages are intact. Cancel of a receive or of a send that the
-     * peer has not matched takes it back; buffers are not touched afterwards. */
+     * the receive ends with KITH_ERR_TRUNCATED, later messages are intact. A test that returns a failure has ended the
+     * operation. Cancel of a receive or of a send that the peer has not matched takes it back; buffers are not touched
+     * afterwards. */
     kith_status (*send_start)(void *group, const kith_be_msg *msg, kith_be_slot *slot);
     kith_status (*recv_start)(void *group, const kith_be_msg *msg, kith_be_slot *slot);
     kith_status (*msg_test)(void *group, kith_be_slot *slot, int *is_done, size_t *nbytes);

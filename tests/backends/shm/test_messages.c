@@ -255,6 +255,32 @@ static void cancel_midway(harness_rank *me)
     free(data);
 }
 
+/* A test that fails ends the message: its slot is the caller's again, whatever comes for it later. */
+static void over_after_failure(harness_rank *me)
+{
+    unsigned char data[100];
+    message m;
+    if (me->rank > 1)
+        return;
+    if (me->rank == 0)
+        start_message(me, &m, false, 1, 5, data, sizeof data, 1);
+    harness_barrier(me);
+    if (me->rank == 1)
+        me->backend->group_abort(me->group);
+    harness_barrier(me);
+    if (me->rank == 0) {
+        HARNESS_CHECK(me, harness_wait_msg(me, &m.slot, NULL) == KITH_ERR_ABORTED);
+        memset(&m, 0xff, sizeof m);
+    }
+    harness_barrier(me);
+    if (me->rank == 1)
+        start_message(me, &m, true, 0, 5, data, sizeof data, 1);
+    harness_barrier(me);
+    for (int i = 0; i < 100; i++)
+        me->backend->progress(me->be);
+    harness_barrier(me);
+}
+
 static void run_all_ways(harness_body body, int size)
 {
     static const harness_setting pieces[] = { { "shm_cma", "off" }, { NULL, NULL } };
@@ -303,6 +329,7 @@ static void test_cancel(void **state)
     (void)state;
     run_all_ways(cancelling, 2);
     run_all_ways(cancel_midway, 2);
+    run_all_ways(over_after_failure, 2);
 }
 
 int main(void)
