@@ -262,7 +262,7 @@ static kith_status time_out_native(kith_group *group, const kith_be_coll *coll, 
     ki_coll_describe(group->ctx, coll, op, text, sizeof text);
     if (group->backend->coll_missing != NULL && (mask = (unsigned char *)calloc((size_t)group->size, 1)) != NULL)
         group->backend->coll_missing(group->bg, slot, mask);
-    kith_status status = ki_report_timeout(group, text, mask, group->timeout_ms);
+    kith_status status = ki_report_timeout(group, text, mask, group->timeout_ms, true);
     free(mask);
     group->backend->coll_cancel(group->bg, slot);
     ki_group_fail(group, status, "%s", kith_error_detail());

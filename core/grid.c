@@ -40,7 +40,9 @@ static int find_axis(const kith_mesh_axis *axes, size_t count, const char *name)
 
 static kith_status check_axes(const kith_mesh_axis *axes, size_t axis_count)
 {
-    if (axes == NULL || axis_count == 0 || axis_count > KITH_MESH_MAX_AXES)
+    if (axes == NULL)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: the array of axes is NULL");
+    if (axis_count == 0 || axis_count > KITH_MESH_MAX_AXES)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: %zu axes, it must have 1 to %d", axis_count,
                              KITH_MESH_MAX_AXES);
     for (size_t i = 0; i < axis_count; i++) {
@@ -48,7 +50,8 @@ static kith_status check_axes(const kith_mesh_axis *axes, size_t axis_count)
         if (status != KITH_OK)
             return status;
         if (axes[i].size < 0)
-            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: axis %s has size %d", axes[i].name, axes[i].size);
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: axis %s has size %d; valid: 1 or more, 0 for one axis",
+                                 axes[i].name, axes[i].size);
         if (find_axis(axes, i, axes[i].name) >= 0)
             return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: axis %s is given twice", axes[i].name);
     }

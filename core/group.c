@@ -362,7 +362,9 @@ kith_status kith_agree(kith_group *group, kith_status mine)
 {
     KI_CHECK_GROUP(group, "kith_agree");
     if (group->size == 1)
-        return mine;
+        return mine == KITH_OK ? KITH_OK
+                               : ki_fail_quiet(mine, "kith_agree on group '%s': rank 0 gave %s", group->name,
+                                               kith_status_name(mine));
     /* The lowest status wins; its lowest rank is carried along. */
     int64_t worst = (int64_t)mine * (INT64_C(1) << 32) + group->rank;
     kith_status status = kith_all_reduce(group, &worst, &worst, 1, KITH_INT64, KITH_MIN);

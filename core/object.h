@@ -26,10 +26,14 @@
 #include <kith/kith.h>
 #include <stdatomic.h>
 
-#define KI_CTX_MAGIC 0x6b697468637478ULL
-#define KI_GROUP_MAGIC 0x6b6974686770ULL
-#define KI_REQUEST_MAGIC 0x6b697468727173ULL
-#define KI_MESH_MAGIC 0x6b6974686d7368ULL
+/* Changes in a child made by fork(): there the parent's objects are none. The child shares the arenas, sockets and
+ * queues behind them, and one operation of it would count as the parent's. */
+extern uint64_t ki_process_mark;
+
+#define KI_CTX_MAGIC (0x6b697468637478ULL ^ ki_process_mark)
+#define KI_GROUP_MAGIC (0x6b6974686770ULL ^ ki_process_mark)
+#define KI_REQUEST_MAGIC (0x6b697468727173ULL ^ ki_process_mark)
+#define KI_MESH_MAGIC (0x6b6974686d7368ULL ^ ki_process_mark)
 
 #define KI_MAX_INSTANCES 8
 #define KI_OP_FIRST_DYNAMIC 1000
@@ -111,6 +115,7 @@ struct kith_ctx {
     kith_request *persistent; /* persistent requests that exist */
     int active_requests;    /* queued or running */
     int64_t next_event_ns;  /* when to look at the store again */
+    int64_t report_until_ns, report_again_ns; /* how long timeouts may ask where the others are (progress.c) */
     char interfaces[256];   /* names that the setting ifname stands for, as backends are told */
     bool has_ucx, has_mpi;  /* usable on every rank, for "auto" groups across hosts */
     char backend[32];       /* what the user asked for; "auto" by default */

@@ -150,7 +150,7 @@ static kith_status time_out(kith_group *group, const short_message *m)
     char text[160];
     ki_message_describe(m->kind, &m->msg, text, sizeof text);
     kith_status status =
-        ki_report_message_timeout(group, text, m->kind == KI_REQUEST_SEND, m->msg.peer, group->timeout_ms);
+        ki_report_message_timeout(group, text, m->kind == KI_REQUEST_SEND, m->msg.peer, group->timeout_ms, true);
     ki_trace_dump_on_timeout(group->ctx);
     return status;
 }

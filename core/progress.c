@@ -185,6 +185,7 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
 
 #define REPORT_WAIT_NS 400000000
 
+#define REPORT_AGAIN_NS 1000000000
 #define REPORT_RETRY_NS 5000000
 #define POSITIONS_TOLD 8
 
@@ -233,11 +234,25 @@ static bool read_position(const kith_group *group, int rank, int64_t since_ns, i
     return false;
 }
 
-/* Who is not in the operation `here`: the silent ones, and those that wait elsewhere, whose places are told. */
-static void read_positions(const kith_group *group, const position *here, int64_t timeout_ms, ki_text *positions,
-                           unsigned char *is_absent)
+/* Until when a report may wait for words of the others. Of many deadlines that pass together only the first waits; a
+ * call that may not block takes what is there. */
+static int64_t report_deadline(kith_ctx *ctx, bool may_wait)
 {
-    int64_t deadline = ki_now_ns() + REPORT_WAIT_NS, since = here->at_ns - timeout_ms * 1000000;
+    int64_t now = ki_now_ns();
+    if (!may_wait)
+        return now;
+    if (now >= ctx->report_again_ns) {
+        ctx->report_until_ns = now + REPORT_WAIT_NS;
+        ctx->report_again_ns = now + REPORT_AGAIN_NS;
+    }
+    return ctx->report_until_ns;
+}
+
+/* Who is not in the operation `here`: the silent ones, and those that wait elsewhere, whose places are told. */
+static void read_positions(const kith_group *group, const position *here, int64_t timeout_ms, int64_t deadline,
+                           ki_text *positions, unsigned char *is_absent)
+{
+    int64_t since = here->at_ns - timeout_ms * 1000000;
     int told = 0;
     for (int r = 0; r < group->size; r++) {
         position there;
@@ -251,14 +266,14 @@ static void read_positions(const kith_group *group, const position *here, int64_
 }
 
 kith_status ki_report_timeout(kith_group *group, const char *operation, const unsigned char *is_missing,
-                              int64_t timeout_ms)
+                              int64_t timeout_ms, bool may_wait)
 {
     ki_text missing = { 0 }, positions = { 0 };
     position here;
     unsigned char *is_absent = (unsigned char *)calloc((size_t)group->size, 1);
     if (group->ctx->store != NULL && is_absent != NULL) {
         publish_position(group, operation, &here);
-        read_positions(group, &here, timeout_ms, &positions, is_absent);
+        read_positions(group, &here, timeout_ms, report_deadline(group->ctx, may_wait), &positions, is_absent);
     }
     const unsigned char *who = is_missing != NULL ? is_missing : is_absent;
     if (who != NULL)
@@ -275,14 +290,15 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
 }
 
 kith_status ki_report_message_timeout(kith_group *group, const char *message, bool is_send, int peer,
-                                      int64_t timeout_ms)
+                                      int64_t timeout_ms, bool may_wait)
 {
     position here, there;
     bool has_word = false;
     if (group->ctx->store != NULL) {
         publish_position(group, message, &here);
         has_word = peer != group->rank &&
-                   read_position(group, peer, here.at_ns - timeout_ms * 1000000, ki_now_ns() + REPORT_WAIT_NS, &there);
+                   read_position(group, peer, here.at_ns - timeout_ms * 1000000, report_deadline(group->ctx, may_wait),
+                                 &there);
     }
     return ki_fail(KITH_ERR_TIMEOUT, "%s on group '%s' did not complete within %lld ms: rank %d has no matching %s%s%s",
                    message, group->name, (long long)timeout_ms, peer, is_send ? "receive" : "send",

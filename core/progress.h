@@ -42,12 +42,13 @@ void ki_group_fail(kith_group *group, kith_status status, const char *format, ..
 kith_status ki_group_refuse(kith_group *group, const char *function);
 
 /* A collective or message did not end before its deadline: finds out who is missing, composes the text, tells the
- * others where this rank was. is_missing may be NULL (unknown). Returns KITH_ERR_TIMEOUT with the detail set. */
+ * others where this rank was. is_missing may be NULL (unknown). may_wait: for words of the others, 0.4 s at most and
+ * not at every deadline. Returns KITH_ERR_TIMEOUT with the detail set. */
 kith_status ki_report_timeout(kith_group *group, const char *operation, const unsigned char *is_missing,
-                              int64_t timeout_ms);
+                              int64_t timeout_ms, bool may_wait);
 
 /* The same for a message that the peer did not match. */
 kith_status ki_report_message_timeout(kith_group *group, const char *message, bool is_send, int peer,
-                                      int64_t timeout_ms);
+                                      int64_t timeout_ms, bool may_wait);
 
 #endif

@@ -259,7 +259,7 @@ kith_status ki_request_collect(kith_request *request)
     return status;
 }
 
-static kith_status time_out(kith_request *request, int64_t timeout_ms)
+static kith_status time_out(kith_request *request, int64_t timeout_ms, bool may_wait)
 {
     kith_group *group = request->group;
     char text[160];
@@ -267,11 +267,11 @@ static kith_status time_out(kith_request *request, int64_t timeout_ms)
     ki_request_describe(request, text, sizeof text);
     if (request->kind == KI_REQUEST_COLL) {
         unsigned char *is_missing = ki_dispatch_missing(request);
-        status = ki_report_timeout(group, text, is_missing, timeout_ms);
+        status = ki_report_timeout(group, text, is_missing, timeout_ms, may_wait);
         free(is_missing);
     } else {
-        status =
-            ki_report_message_timeout(group, text, request->kind == KI_REQUEST_SEND, request->msg.peer, timeout_ms);
+        status = ki_report_message_timeout(group, text, request->kind == KI_REQUEST_SEND, request->msg.peer, timeout_ms,
+                                           may_wait);
     }
     ki_trace_dump_on_timeout(group->ctx); /* while the record says that it waits */
     ki_request_cancel(request, status);
@@ -297,7 +297,7 @@ kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *r
         }
         ki_ctx_step(ctx);
         if (request->state != KI_STATE_DONE && ki_waiter_pause(&waiter) != KITH_OK)
-            return time_out(request, limit);
+            return time_out(request, limit, true);
     }
 }
 
@@ -345,7 +345,7 @@ kith_status kith_test(kith_request **request, int *is_done)
             }
             if (r->deadline_ns != 0 && now >= r->deadline_ns) {
                 bool keeps = r->is_persistent;
-                status = time_out(r, r->group->timeout_ms);
+                status = time_out(r, r->group->timeout_ms, false);
                 forget(request, keeps);
                 *is_done = 1;
                 return status;
@@ -457,7 +457,7 @@ kith_status kith_wait_any(kith_request **requests, size_t count, size_t *index)
         *index = found;
         kith_request *late = requests[found];
         forget(&requests[found], late->is_persistent);
-        return time_out(late, late->group->timeout_ms);
+        return time_out(late, late->group->timeout_ms, true);
     }
     *index = found;
     kith_request *r = requests[found];

@@ -1,8 +1,9 @@
 /* core/slab.c - type-stable memory for handles.
  *
  * Handles are recycled, never given back: a stale handle always points to readable memory of its own kind, whose
- * magic tells that it is not live. The slabs are process-wide and guarded by one mutex; they stay reachable, so leak
- * checkers are content.
+ * magic tells that it is not live. Those that the caller destroys rest for a while before they are used again, so that
+ * a second destroy does not meet a successor; requests, whose handles the library sets to NULL, do not. The slabs are
+ * process-wide and guarded by one mutex; they stay reachable, so leak checkers are content.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -14,19 +15,43 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ki_handle *free_ctxs, *free_groups, *free_requests, *free_meshes;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Free handles, oldest first. */
+typedef struct slab {
+    ki_handle *first, *last;
+    int count, rest; /* rest: so many stay unused */
+} slab;
+static slab ctxs = { NULL, NULL, 0, 16 }, groups = { NULL, NULL, 0, 64 }, meshes = { NULL, NULL, 0, 16 },
+            requests = { NULL, NULL, 0, 0 };
+
+uint64_t ki_process_mark;
 
 _Static_assert(offsetof(kith_ctx, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_group, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_request, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_mesh, handle) == 0, "a handle comes first");
 
-static void *take(ki_handle **list, size_t nbytes)
+/* In the child; other threads do not exist there. */
+static void on_fork(void)
 {
+    ki_process_mark += UINT64_C(1) << 56;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, on_fork);
+}
+
+static void *take(slab *from, size_t nbytes)
+{
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
-    ki_handle *handle = *list;
-    if (handle != NULL)
-        *list = handle->next_free;
+    ki_handle *handle = from->count > from->rest ? from->first : NULL;
+    if (handle != NULL) {
+        from->first = handle->next_free;
+        from->count--;
+    }
     pthread_mutex_unlock(&lock);
     if (handle != NULL) {
         handle->next_free = NULL;
@@ -40,51 +65,63 @@ static void *take(ki_handle **list, size_t nbytes)
     return memory;
 }
 
-/* The object is zero already, apart from what it keeps for its next life. */
-static void give(ki_handle **list, ki_handle *handle)
+/* The object is zero already, apart from what it keeps for its next life. The newest request is used next: it is in
+ * the cache. */
+static void give(slab *to, ki_handle *handle)
 {
     pthread_mutex_lock(&lock);
-    handle->next_free = *list;
-    *list = handle;
+    bool is_next = to->rest == 0 && to->first != NULL;
+    if (is_next) {
+        handle->next_free = to->first;
+        to->first = handle;
+    } else {
+        handle->next_free = NULL;
+        if (to->count > 0)
+            to->last->next_free = handle;
+        else
+            to->first = handle;
+        to->last = handle;
+    }
+    to->count++;
     pthread_mutex_unlock(&lock);
 }
 
 kith_ctx *ki_ctx_alloc(void)
 {
-    return (kith_ctx *)take(&free_ctxs, sizeof(kith_ctx));
+    return (kith_ctx *)take(&ctxs, sizeof(kith_ctx));
 }
 
 void ki_ctx_release(kith_ctx *ctx)
 {
     memset(ctx, 0, sizeof *ctx);
-    give(&free_ctxs, &ctx->handle);
+    give(&ctxs, &ctx->handle);
 }
 
 kith_group *ki_group_alloc(void)
 {
-    return (kith_group *)take(&free_groups, sizeof(kith_group));
+    return (kith_group *)take(&groups, sizeof(kith_group));
 }
 
 void ki_group_release(kith_group *group)
 {
     memset(group, 0, sizeof *group);
-    give(&free_groups, &group->handle);
+    give(&groups, &group->handle);
 }
 
 kith_mesh *ki_mesh_alloc(void)
 {
-    return (kith_mesh *)take(&free_meshes, sizeof(kith_mesh));
+    return (kith_mesh *)take(&meshes, sizeof(kith_mesh));
 }
 
 void ki_mesh_release(kith_mesh *mesh)
 {
     memset(mesh, 0, sizeof *mesh);
-    give(&free_meshes, &mesh->handle);
+    give(&meshes, &mesh->handle);
 }
 
 kith_request *ki_request_alloc(void)
 {
-    kith_request *request = (kith_request *)take(&free_requests, sizeof *request);
+    kith_request *request = (kith_request *)take(&requests, sizeof *request);
     if (request != NULL)
         request->handle.magic = KI_REQUEST_MAGIC;
     return request;
@@ -100,5 +137,5 @@ void ki_request_release(kith_request *request)
     request->executor = executor;
     request->arrays = arrays;
     request->arrays_capacity = capacity;
-    give(&free_requests, &request->handle);
+    give(&requests, &request->handle);
 }

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define CELL_MOST ((size_t)64 << 20) /* eight per rank are touched when a group is made */
+#define RING_MOST ((size_t)1 << 30)
+
 static const kith_be_setting settings[] = {
     { "shm_memfd", "auto", "anonymous memory for the arenas of groups: auto (a file where it is refused), off", 1 },
     { "shm_dir", "/dev/shm", "folder for shared memory files, used where anonymous memory is refused or off", 0 },
@@ -47,13 +50,13 @@ static bool parse_nbytes(const char *text, size_t *nbytes)
     return true;
 }
 
-static kith_status read_nbytes(const kith_be_host *host, const char *name, size_t *nbytes)
+static kith_status read_nbytes(const kith_be_host *host, const char *name, size_t most, size_t *nbytes)
 {
     const char *text = host->setting(host->cookie, name, "auto");
-    if (parse_nbytes(text, nbytes))
+    if (parse_nbytes(text, nbytes) && (*nbytes == SIZE_MAX || *nbytes <= most))
         return KITH_OK;
-    return host->fail(KITH_ERR_INVALID_ARG, "setting %s is '%s'; it takes auto or a size in bytes (64k, 2m)", name,
-                      text);
+    return host->fail(KITH_ERR_INVALID_ARG,
+                      "setting %s is '%s'; it takes auto or a size of at most %zu bytes (64k, 2m)", name, text, most);
 }
 
 static kith_status read_switch(const kith_be_host *host, const char *name, bool *is_on)
@@ -83,15 +86,15 @@ static kith_status read_settings(const kith_be_host *host, shm_settings *values)
     if (status == KITH_OK)
         status = read_switch(host, "shm_mapped", &values->use_mapped);
     if (status == KITH_OK)
-        status = read_nbytes(host, "shm_eager_nbytes", &values->eager_nbytes);
+        status = read_nbytes(host, "shm_eager_nbytes", CELL_MOST, &values->eager_nbytes);
     if (status == KITH_OK)
-        status = read_nbytes(host, "shm_cell_nbytes", &values->cell_nbytes);
+        status = read_nbytes(host, "shm_cell_nbytes", CELL_MOST, &values->cell_nbytes);
     if (status == KITH_OK)
-        status = read_nbytes(host, "shm_ring_nbytes", &values->ring_nbytes);
+        status = read_nbytes(host, "shm_ring_nbytes", RING_MOST, &values->ring_nbytes);
     if (status == KITH_OK)
-        status = read_nbytes(host, "shm_chunk_nbytes", &values->chunk_nbytes);
+        status = read_nbytes(host, "shm_chunk_nbytes", RING_MOST, &values->chunk_nbytes);
     if (status == KITH_OK)
-        status = read_nbytes(host, "shm_stream_nbytes", &values->stream_nbytes);
+        status = read_nbytes(host, "shm_stream_nbytes", SIZE_MAX / 2, &values->stream_nbytes);
     values->directory = host->setting(host->cookie, "shm_dir", "/dev/shm");
     return status;
 }

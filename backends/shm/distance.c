@@ -5,6 +5,9 @@
  * ping-pong between ranks 0 and 1, about a microsecond; rank 0 tells everybody the answer, which counts from this
  * collective on. The fastest round counts: a rank that comes late or loses its core makes others slow, not all.
  *
+ * There is one word for the answer. Ranks may be many collectives behind, since rings hold a lot, so rank 0 writes it
+ * only when everybody has read the one before.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "internal.h"
@@ -65,20 +68,35 @@ static bool play(shm_group *group)
     return true;
 }
 
+static bool have_all_read(const shm_group *group)
+{
+    for (int r = 1; r < group->size; r++)
+        if (shm_load(&group->blocks[r].measured.value) < group->distance_number)
+            return false;
+    return true;
+}
+
 /* True when the answer is here. */
 bool shm_distance_step(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    uint64_t *answer = &group->header->distance.value;
+    uint64_t *word = &group->header->distance.value, answer;
     if (group->rank <= 1 && !play(group))
         return false;
     if (group->rank == 0) {
-        shm_store(answer, coll->number << 1 | (group->distance_ns > SHM_FAR_NS));
-        shm_wake(group);
-    } else if (shm_load(answer) >> 1 != coll->number) {
-        return false;
+        if (!have_all_read(group))
+            return false;
+        answer = coll->number << 1 | (group->distance_ns > SHM_FAR_NS);
+        shm_store(word, answer);
+    } else {
+        answer = shm_load(word);
+        if (answer >> 1 != coll->number)
+            return false;
+        shm_store(&group->blocks[group->rank].measured.value, coll->number);
     }
+    shm_wake(group);
     group->distance_base += SHM_DISTANCE_ROUNDS;
-    group->is_far = (shm_load(answer) & 1) != 0;
+    group->distance_number = coll->number;
+    group->is_far = (answer & 1) != 0;
     return true;
 }

@@ -53,6 +53,7 @@ typedef struct shm_rank_block {
     shm_word touching;  /* nonzero while this rank works in other ranks' buffers */
     shm_word doorbell;  /* low 32 bits: futex word, increased by whoever wakes this rank */
     shm_word probe;     /* ping-pong (probe.c, distance.c) */
+    shm_word measured;  /* number of the last collective in which this rank has read header->distance */
     shm_word left;      /* 1: this rank has destroyed the group; the end of its process is no failure of its own */
 } shm_rank_block;
 
@@ -218,6 +219,7 @@ typedef struct shm_group {
     uint64_t flag_ns;    /* hand-over between two cores, measured at creation; 0: not measured */
     uint64_t distance_asked; /* collectives that depend on it so far; equal on all */
     uint64_t distance_base;  /* probe words of earlier measurements are below; equal on all */
+    uint64_t distance_number; /* of the collective that measured last; equal on all */
     uint64_t distance_ns;    /* the fastest round of the one that runs */
     shm_peer *peers;     /* [size] */
 

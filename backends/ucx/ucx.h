@@ -34,7 +34,7 @@
 #include "../message/message.h"
 #include "library.h"
 
-#define KI_UCX_CANCEL_MS 200
+#define KI_UCX_CANCEL_MS 700
 #define KI_UCX_CLOSE_MS 1000
 
 typedef struct ucx_be ucx_be;

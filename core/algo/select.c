@@ -289,7 +289,7 @@ static kith_status build_from_file(ki_select *select, const char *path)
     ki_json *root = NULL;
     kith_status status = ki_json_read(select->allocator, path, &root);
     if (status != KITH_OK)
-        return status;
+        return ki_fail_context(status, "table of algorithms (KITH_ALGO_TABLE)");
     table_loader loader = { .path = path };
     const ki_json *first = check_root(&loader, root);
     size_t count = 0;
@@ -404,7 +404,7 @@ static kith_status refuse_forced(const ki_select *select, const ki_algo *forced,
             add_name(text, list[i]->name);
     const char *why = "is not possible with this number of ranks";
     if (ki_algo_is_possible(forced, args))
-        why = "does not follow the documented order of reduction here (deterministic = 0 allows it)";
+        why = "does not follow the documented order of reduction here (deterministic=off allows it)";
     else if (forced->needs_commutative && !args->reducer->base.is_commutative)
         why = "needs a commutative operator";
     return ki_fail(KITH_ERR_UNSUPPORTED, "%s: the forced algorithm %s %s; possible on these %d ranks are %s",

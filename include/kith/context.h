@@ -82,6 +82,8 @@ typedef struct kith_init_options {
 
 #define KITH_INIT_OPTIONS_INIT { sizeof(kith_init_options), 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, NULL, 0, NULL }
 
+/* A child made by fork() may call exec or _exit; the parent's objects are KITH_ERR_INVALID_ARG there. */
+
 /* Joins. Collective over all ranks of the job; blocks until all have come or the connect deadline passes.
  * options may be NULL. On failure all ranks that came get the same status, *ctx is not written, and the detail says
  * which ranks are missing or what was tried. Settings that must agree between ranks are compared here:

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <sys/wait.h>
 
 /* ---- launchers ---- */
 
@@ -220,7 +221,37 @@ static int run_allocator(run_options *options)
     return failed;
 }
 
+/* The objects of a process are not its child's: what the child calls is refused and does not count as the parent's. */
+static void case_child(rank_info *info)
+{
+    kith_group *group = NULL;
+    int value = 1, status = 0;
+    REQUIRE_OK(kith_group_dup(info->world, NULL, &group));
+    REQUIRE_OK(kith_all_reduce(group, &value, &value, 1, KITH_INT32, KITH_SUM));
+    pid_t child = fork();
+    if (child == 0) {
+        int wrong = kith_all_reduce(group, &value, &value, 1, KITH_INT32, KITH_SUM) != KITH_ERR_INVALID_ARG;
+        wrong += kith_send(group, &value, 1, KITH_INT32, 0, 1) != KITH_ERR_INVALID_ARG;
+        wrong += kith_group_destroy(group) != KITH_ERR_INVALID_ARG;
+        wrong += kith_rank(info->ctx) != -1 || kith_finalize(info->ctx) != KITH_ERR_INVALID_ARG;
+        _exit(wrong);
+    }
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    value = 1;
+    REQUIRE_OK(kith_all_reduce(group, &value, &value, 1, KITH_INT32, KITH_SUM));
+    REQUIRE(value == info->size);
+    /* a second destroy does not meet the group that was made in between */
+    kith_group *next = NULL;
+    REQUIRE_OK(kith_group_destroy(group));
+    REQUIRE_OK(kith_group_dup(info->world, NULL, &next));
+    REQUIRE_STATUS(kith_group_destroy(group), KITH_ERR_INVALID_ARG);
+    REQUIRE_OK(kith_barrier(next));
+    REQUIRE_OK(kith_group_destroy(next));
+}
+
 const conformance_case cases_joining[] = {
+    { "child", case_child, NULL },
     { "launched", case_launched, NULL },
     { "torchrun", NULL, run_torchrun },
     { "two_contexts", NULL, run_two_contexts },

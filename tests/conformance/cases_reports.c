@@ -57,6 +57,35 @@ static void case_straggler(rank_info *info)
     behind(info, true);
 }
 
+/* Rank 2 comes late to many large copies from one rank to another: the others go on, and nobody is left behind. */
+static void case_ahead(rank_info *info)
+{
+    enum { LATE = 2, COUNT = 100 };
+    const size_t nbytes = 65536, blocks = nbytes * (size_t)info->size;
+    unsigned char *one = (unsigned char *)malloc(nbytes), *all = (unsigned char *)malloc(blocks);
+    memset(one, info->rank, nbytes);
+    memset(all, 0x77, blocks);
+    for (int form = 0; form < 3; form++) {
+        REQUIRE_OK(kith_barrier(info->world));
+        if (info->rank == LATE)
+            usleep(50000); /* the others run on as far as the rings reach */
+        for (int i = 0; i < COUNT; i++) {
+            if (form == 0)
+                REQUIRE_OK(kith_broadcast(info->world, all, nbytes, KITH_UINT8, 0));
+            else if (form == 1)
+                REQUIRE_OK(kith_gather(info->world, one, all, nbytes, KITH_UINT8, LATE));
+            else
+                REQUIRE_OK(kith_scatter(info->world, all, one, nbytes, KITH_UINT8, 0));
+        }
+        REQUIRE(form != 0 || all[nbytes - 1] == 0x77);
+        for (int r = 0; form == 1 && info->rank == LATE && r < info->size; r++)
+            REQUIRE(all[(size_t)r * nbytes] == r && all[(size_t)(r + 1) * nbytes - 1] == r);
+    }
+    REQUIRE(one[0] == 0x77 && one[nbytes - 1] == 0x77);
+    free(one);
+    free(all);
+}
+
 /* A blocking message and a started one tell where the peer waits. */
 static void case_where_the_peer_is(rank_info *info)
 {
@@ -191,6 +220,7 @@ static int run_flight(run_options *options)
 
 const conformance_case cases_reports[] = {
     { "straggler", case_straggler, NULL },
+    { "ahead", case_ahead, NULL },
     { "where_the_peer_is", case_where_the_peer_is, NULL },
     { "mismatch_text", NULL, run_mismatch_text },
     { "check_environment", NULL, run_check_environment },
