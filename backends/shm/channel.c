@@ -31,7 +31,7 @@ kith_status shm_channels_create(shm_group *group)
     }
     all->line_count = group->sizes.channel_lines;
     all->byte_count = group->sizes.channel_nbytes;
-    all->eager_nbytes = (size_t)group->sizes.channel_nbytes / 8;
+    all->eager_nbytes = (size_t)group->sizes.channel_nbytes / 4;
     for (int r = 0; r < group->size; r++) {
         shm_channel *channel = &all->of[r];
         channel->peer = r;

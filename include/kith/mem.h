@@ -18,8 +18,8 @@ extern "C" {
 
 /* Allocates nbytes (its own value on each rank, > 0), page-aligned and zeroed, that all ranks of the group map where
  * the backend can; elsewhere ordinary memory. Collective, blocks; all ranks get the same status. KITH_ERR_NO_RESOURCE
- * says what is needed and what is free (of memory, or of the file system it names). Freed by kith_mem_free() or with
- * the group. */
+ * says what is needed and what is free (of memory, or of the file system it names); of memory, what was allocated but
+ * never touched still counts as free. Freed by kith_mem_free() or with the group. */
 KITH_API kith_status kith_mem_alloc(kith_group *group, size_t nbytes, void **ptr);
 
 /* Collective like kith_group_destroy(): every rank calls, none waits. No operation may be using the memory on any
