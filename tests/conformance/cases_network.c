@@ -173,7 +173,7 @@ static int make_links(void)
     return shell(
         "ip link set lo up && nsenter -t %d -n ip link set lo up && for i in $(seq 100); do "
         "ip link show near2 | grep -q 'state UP' && nsenter -t %d -n ip link show far2 | grep -q 'state UP' && "
-        "exit 0; sleep 0.1; done; exit 1",
+        "sleep 0.5 && exit 0; sleep 0.1; done; exit 1",
         (int)far_side, (int)far_side);
 }
 
