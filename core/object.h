@@ -2,8 +2,8 @@
  *
  * kith_ctx owns groups, groups own requests that run on them. Handles live in type-stable slabs that are never given
  * back to the system: a handle that was destroyed still has readable memory whose magic does not match, so using it
- * is an error and not a crash. All fields belong to the context's thread, except kith_group.abort_flag, which any
- * thread may set.
+ * is an error and not a crash (slab.c says how long it cannot be a successor's). All fields belong to the context's
+ * thread, except kith_group.abort_flag, which any thread may set.
  *
  * Life of a collective: checked (coll.c) -> resolved to a path (dispatch.c) -> appended to its group's queue -> the
  * head of the queue is started and stepped by whoever waits (progress.c) -> done, removed, next one starts. A

@@ -9,8 +9,8 @@
 #include "internal.h"
 #include <sched.h>
 
-#define EAGER_POLLS 4 /* without a pause between them */
-#define YIELD_NS 1000000 /* of yielding before a blocking call sleeps */
+#define EAGER_POLLS 4    /* without a pause between them */
+#define YIELD_NS 1000000 /* of yielding before a blocking call sleeps: waking many ranks costs more than their turns */
 #define SLEEP_NS 1000000
 
 /* ---- one rank ---- */

@@ -198,7 +198,7 @@ typedef struct shm_coll {
     uint64_t moves;            /* grows with everything that was done */
     /* direct, remote */
     size_t begin, end, at; /* the own share in bytes */
-    int64_t started_ns;
+    int64_t started_ns; /* distance: when rank 0 served the round */
 } shm_coll;
 
 struct shm_channels;
@@ -216,7 +216,6 @@ typedef struct shm_group {
     bool has_membarrier; /* all have it */
     bool has_remote;     /* process_vm_* works between all; agreed */
     bool is_far;         /* slow hand-over between the cores; agreed */
-    uint64_t flag_ns;    /* hand-over between two cores, measured at creation; 0: not measured */
     uint64_t distance_asked; /* collectives that depend on it so far; equal on all */
     uint64_t distance_base;  /* probe words of earlier measurements are below; equal on all */
     uint64_t distance_number; /* of the collective that measured last; equal on all */

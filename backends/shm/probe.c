@@ -95,8 +95,7 @@ kith_status shm_probe(shm_group *group, kith_status status)
     group->has_remote = status == KITH_OK && is_asked;
     for (int r = 0; r < group->size && group->has_remote; r++)
         group->has_remote = all[r].has_remote != 0;
-    group->flag_ns = status == KITH_OK ? all[0].flag_ns : 0;
-    group->is_far = group->flag_ns > SHM_FAR_NS;
+    group->is_far = status == KITH_OK && all[0].flag_ns > SHM_FAR_NS;
     group->distance_base = BATCHES * ROUNDS;
     shm_delete(group->host, words);
     shm_delete(group->host, pages);

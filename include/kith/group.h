@@ -52,7 +52,7 @@ KITH_API kith_status kith_group_dup(kith_group *parent, const kith_group_options
 /* Frees a group. Collective in MPI's sense (every member calls it) but does not wait for the others. Pending requests
  * end with KITH_ERR_ABORTED and are still to be waited for; persistent requests on it and memory of kith_mem_alloc()
  * are gone. The world and the groups of a mesh cannot be destroyed (KITH_ERR_INVALID_ARG). NULL is fine. A second
- * call on the same handle is KITH_ERR_INVALID_ARG while ctx lives. */
+ * call on the same handle is KITH_ERR_INVALID_ARG until 64 more groups were destroyed: then it may name a new one. */
 KITH_API kith_status kith_group_destroy(kith_group *group);
 
 /* Ends everything on the group now: pending and later operations return KITH_ERR_ABORTED, here at once (well under a

@@ -48,7 +48,7 @@ KITH_API kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *ax
                                       const kith_mesh_options *options, kith_mesh **mesh);
 
 /* Destroys the mesh and its groups. Collective like kith_group_destroy(). NULL is fine. A second call on the same
- * handle is KITH_ERR_INVALID_ARG. */
+ * handle is KITH_ERR_INVALID_ARG until 16 more meshes were destroyed: then it may name a new one. */
 KITH_API kith_status kith_mesh_destroy(kith_mesh *mesh);
 
 /* The calling rank's group along an axis, a product that was asked for ("tp-pp"; any order of the words), or "embed".

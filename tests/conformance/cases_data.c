@@ -102,7 +102,7 @@ static void case_nothing_between(rank_info *info)
     kith_request *request = NULL;
     for (int late = 0; late < info->size; late++) {
         if (info->rank == late)
-            usleep(100000);
+            usleep(100000); /* one rank is late in each round */
         if (info->rank % 2 == 0) {
             REQUIRE_OK(kith_all_reduce_start(info->world, &x, &sum, 1, KITH_INT32, KITH_SUM, &request));
             REQUIRE_OK(kith_all_reduce(info->world, &x, &none, 0, KITH_INT32, KITH_SUM));

@@ -112,7 +112,7 @@ static void die_in_the_middle(harness_rank *me)
     __atomic_fetch_add(left, 1, __ATOMIC_SEQ_CST);
     for (int64_t until = harness_now_ns() + LATE_NS;
          __atomic_load_n(left, __ATOMIC_SEQ_CST) < me->size - 1 && harness_now_ns() < until;)
-        usleep(1000);
+        usleep(1000); /* between looks: the others need the cores */
     HARNESS_CHECK(me, status == KITH_OK || status == KITH_ERR_PEER_FAILED);
     HARNESS_CHECK(me, status != KITH_ERR_PEER_FAILED || me->failed_peer == 1);
     if (!f->is_mapped) {
@@ -135,7 +135,7 @@ static void test_death(void **state)
 
 static void *abort_later(void *group)
 {
-    usleep(50000);
+    usleep(50000); /* until the ranks wait inside the operation */
     ki_shm_backend()->group_abort(group);
     return NULL;
 }
