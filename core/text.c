@@ -50,7 +50,7 @@ void ki_text_add_json(ki_text *text, const char *value)
     for (const char *c = value, *end = value + strlen(value); c < end;) {
         size_t n = ki_utf8_nbytes(c, (size_t)(end - c));
         if (n == 0)
-            ki_text_add(text, "\\ufffd"); /* a byte that is no UTF-8, from a path perhaps */
+            ki_text_add(text, "\xef\xbf\xbd"); /* U+FFFD for a byte that is no UTF-8, from a path perhaps */
         else if (*c == '"' || *c == '\\')
             ki_text_add(text, "\\%c", *c);
         else if (n == 1 && (*c < 0x20 || *c == 0x7f))

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Copies *user (NULL: malloc). */
 void ki_allocator_init(kith_allocator *allocator, const kith_allocator *user);
@@ -27,6 +28,20 @@ static inline bool ki_mul(size_t a, size_t b, size_t *out)
 static inline bool ki_add(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
+}
+
+/* Options of a caller whose header may be older: what it has of them over the defaults in *options, whose
+ * struct_size is set. False when struct_size, the first member, is below `least` (never initialised). Newer, longer
+ * options are cut: what is behind is not known here. */
+static inline bool ki_options_copy(void *options, size_t nbytes, const void *given, size_t least)
+{
+    size_t given_nbytes;
+    memcpy(&given_nbytes, given, sizeof given_nbytes);
+    if (given_nbytes < least)
+        return false;
+    memcpy(options, given, given_nbytes < nbytes ? given_nbytes : nbytes);
+    memcpy(options, &nbytes, sizeof nbytes);
+    return true;
 }
 
 /* FNV-1a over bytes; start with KI_HASH_INIT. */
