@@ -2,7 +2,9 @@
 #
 #     kith_dep::threads               always
 #     kith_dep::jansson               JSON
-#     kith_dep::hwloc                 binding of ranks
+#     kith_dep::hwloc                 discovery of machines, binding of ranks
+#     kith_dep::libxml2, kith_dep::yaml   headers of what reads XML and YAML files of machines (opened at run time)
+#     kith_dep::cairo                 pictures
 #     kith_dep::ucx                   the ucx module
 #     kith_dep::mpi_openmpi, kith_dep::mpi_mpich, kith_dep::mpi_default      the mpi modules; KITH_MPI_VARIANTS lists them
 #     kith_dep::cmocka                tests
@@ -39,6 +41,9 @@ function(kith_dependency_pkgconfig name module package)
 endfunction()
 
 kith_dependency_pkgconfig(jansson jansson libjansson-dev)
+kith_dependency_pkgconfig(libxml2 libxml-2.0 libxml2-dev)
+kith_dependency_pkgconfig(yaml yaml-0.1 libyaml-dev)
+kith_dependency_pkgconfig(cairo cairo libcairo2-dev)
 
 if(KITH_WITH_HWLOC)
     kith_dependency_pkgconfig(hwloc hwloc libhwloc-dev)

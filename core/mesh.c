@@ -9,6 +9,8 @@
 #include "exchange.h"
 #include "group.h"
 #include "progress.h"
+#include "topology/place.h"
+#include <kith/placement.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +19,17 @@
 
 /* ---- making ---- */
 
-static kith_status place(kith_mesh *mesh, const int *placement)
+static kith_status make_room(kith_mesh *mesh)
 {
     const kith_allocator *a = &mesh->ctx->allocator;
+    mesh->placement = (int *)ki_calloc(a, (size_t)mesh->grid.world, sizeof(int));
+    mesh->position_of = (int *)ki_calloc(a, (size_t)mesh->grid.world, sizeof(int));
+    return mesh->placement != NULL && mesh->position_of != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
+}
+
+static kith_status place(kith_mesh *mesh, const int *placement)
+{
     int world = mesh->grid.world;
-    mesh->placement = (int *)ki_calloc(a, (size_t)world, sizeof(int));
-    mesh->position_of = (int *)ki_calloc(a, (size_t)world, sizeof(int));
-    if (mesh->placement == NULL || mesh->position_of == NULL)
-        return KITH_ERR_NO_MEMORY;
     for (int i = 0; i < world; i++)
         mesh->position_of[i] = -1;
     for (int i = 0; i < world; i++) {
@@ -169,11 +174,28 @@ static kith_status make_groups(kith_mesh *mesh, const kith_mesh_options *options
     return status;
 }
 
+/* ---- agreeing ---- */
+
+/* What every rank tells the others: whether it made the same mesh, and where it runs. */
+typedef struct mesh_fact {
+    uint64_t hash;
+    int64_t launched_gpu;
+} mesh_fact;
+
+static uint64_t hash_devices(uint64_t hash, const kith_placement *devices)
+{
+    for (int i = 0; devices != NULL && i < kith_placement_rank_count(devices); i++) {
+        int gpu = kith_placement_gpu(devices, i);
+        hash = ki_hash(hash, &gpu, sizeof gpu);
+    }
+    return hash;
+}
+
 static uint64_t hash_mesh(const kith_mesh *mesh, const kith_mesh_options *options)
 {
     uint64_t hash = ki_hash(KI_HASH_INIT, &mesh->grid, sizeof mesh->grid);
-    if (mesh->placement != NULL)
-        hash = ki_hash(hash, mesh->placement, (size_t)mesh->grid.world * sizeof(int));
+    hash = ki_hash(hash, mesh->placement, (size_t)mesh->grid.world * sizeof(int));
+    hash = hash_devices(hash, options->devices);
     if (options->products != NULL)
         hash = ki_hash(hash, options->products, strlen(options->products));
     if (options->backends != NULL)
@@ -181,18 +203,38 @@ static uint64_t hash_mesh(const kith_mesh *mesh, const kith_mesh_options *option
     return ki_hash(hash, &options->timeout_ms, sizeof options->timeout_ms);
 }
 
-/* Same mesh on all ranks? */
-static kith_status agree(kith_group *base, const kith_mesh *mesh, kith_status mine, const kith_mesh_options *options)
+/* Positions by GPU: the facts are the same on all ranks, so the outcome is, too. room holds four numbers for each rank:
+ * nothing may fail on one rank alone here. */
+static kith_status place_on_devices(kith_mesh *mesh, const kith_placement *devices, const mesh_fact *all, int *room)
 {
-    uint64_t own = mine == KITH_OK ? hash_mesh(mesh, options) : 0;
-    uint64_t *all = (uint64_t *)calloc((size_t)base->size, sizeof *all);
+    int world = mesh->grid.world, known = 0;
+    int *launched = room, *order = room + world, *scratch = order + world;
+    for (int i = 0; i < world; i++) {
+        launched[i] = (int)all[i].launched_gpu;
+        known += launched[i] >= 0;
+    }
+    if (known > 0 && known < world)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                             "kith_mesh_create: %d of %d ranks gave no launched_gpu; valid: all or none", world - known,
+                             world);
+    kith_status status = ki_placement_mesh_order(devices, known > 0 ? launched : NULL, order, scratch);
+    return status == KITH_OK ? place(mesh, order) : status;
+}
+
+/* Same mesh on all ranks? Then, with devices, who takes which position. */
+static kith_status agree(kith_group *base, kith_mesh *mesh, kith_status mine, const kith_mesh_options *options)
+{
+    mesh_fact own = { mine == KITH_OK ? hash_mesh(mesh, options) : 0, options->launched_gpu };
+    mesh_fact *all = (mesh_fact *)calloc((size_t)base->size, sizeof *all + 4 * sizeof(int));
     if (all == NULL && mine == KITH_OK)
         mine = ki_fail(KITH_ERR_NO_MEMORY, "kith_mesh_create: no memory");
     kith_status status = ki_group_exchange(base, "kith_mesh_create", mine, &own, sizeof own, all);
     for (int i = 0; status == KITH_OK && i < base->size; i++)
-        if (all[i] != all[0])
+        if (all[i].hash != all[0].hash)
             status =
                 ki_fail(KITH_ERR_MISMATCH, "kith_mesh_create: ranks 0 and %d gave different axes, order or options", i);
+    if (status == KITH_OK && options->devices != NULL)
+        status = place_on_devices(mesh, options->devices, all, (int *)(all + base->size));
     free(all);
     return status;
 }
@@ -207,6 +249,42 @@ static void dispose(kith_mesh *mesh)
     ki_mesh_release(mesh);
 }
 
+/* The placement's axes that are longer than 1 must be the mesh's, in the same order: a position is a GPU by them. */
+static kith_status check_axes_of(const kith_placement *devices, const ki_grid *grid)
+{
+    const char *order = kith_placement_order(devices);
+    int next = 0;
+    while (*order != '\0') {
+        char name[KI_AXIS_NAME];
+        size_t length = strcspn(order, "-");
+        snprintf(name, sizeof name, "%.*s", (int)length, order);
+        order += length + (order[length] == '-');
+        const kith_axis_report *axis = kith_placement_axis(devices, name);
+        if (axis == NULL || axis->size == 1)
+            continue;
+        while (next < grid->axis_count && grid->sizes[next] == 1)
+            next++;
+        if (next == grid->axis_count || strcmp(grid->names[next], name) != 0 || grid->sizes[next] != axis->size)
+            return ki_fail_quiet(
+                KITH_ERR_INVALID_ARG,
+                "mesh: devices has %s %d where the mesh has %s %d; axes, sizes and order must be equal", name,
+                axis->size, next < grid->axis_count ? grid->names[next] : "no axis",
+                next < grid->axis_count ? grid->sizes[next] : 0);
+        next++;
+    }
+    return KITH_OK;
+}
+
+static kith_status check_devices(const kith_mesh *mesh, const kith_mesh_options *options)
+{
+    if (options->placement != NULL)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: placement and devices are both given; valid: one of them");
+    if (kith_placement_rank_count(options->devices) != mesh->grid.world)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: devices places %d ranks, the mesh has %d",
+                             kith_placement_rank_count(options->devices), mesh->grid.world);
+    return check_axes_of(options->devices, &mesh->grid);
+}
+
 static kith_status fill(kith_mesh *mesh, kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                         const kith_mesh_options *options)
 {
@@ -215,23 +293,25 @@ static kith_status fill(kith_mesh *mesh, kith_group *base, const kith_mesh_axis 
     mesh->rank = base->rank;
     kith_status status = ki_grid_init(axes, axis_count, options->order, base->size, &mesh->grid);
     if (status == KITH_OK)
-        status = place(mesh, options->placement);
+        status = make_room(mesh);
+    if (status == KITH_OK)
+        status = options->devices != NULL ? check_devices(mesh, options) : place(mesh, options->placement);
     return status == KITH_OK ? check_backends(&mesh->grid, options->backends) : status;
 }
 
 kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                              const kith_mesh_options *options, kith_mesh **mesh)
 {
-    const kith_mesh_options none = KITH_MESH_OPTIONS_INIT;
+    kith_mesh_options known = KITH_MESH_OPTIONS_INIT; /* devices came later than the rest */
     KI_CHECK_GROUP(base, "kith_mesh_create");
     kith_status status = ki_group_refuse(base, "kith_mesh_create");
     if (status != KITH_OK)
         return status;
-    if (mesh == NULL || (options != NULL && options->struct_size != sizeof *options))
+    if (mesh == NULL ||
+        (options != NULL && !ki_options_copy(&known, sizeof known, options, offsetof(kith_mesh_options, devices))))
         status = ki_fail_quiet(KITH_ERR_INVALID_ARG,
                                "kith_mesh_create: mesh is NULL, or start options from KITH_MESH_OPTIONS_INIT");
-    if (options == NULL || status != KITH_OK)
-        options = &none;
+    options = &known;
     kith_mesh *made = status == KITH_OK ? ki_mesh_alloc() : NULL;
     if (status == KITH_OK)
         status = made != NULL ? fill(made, base, axes, axis_count, options) : KITH_ERR_NO_MEMORY;

@@ -20,7 +20,10 @@ required | ninja-build    | command -v ninja               | runs the build
 required | pkg-config     | command -v pkg-config          | finds the libraries below
 optional | libjansson-dev | pkg-config --exists jansson    | kith info lays out its report, kith flight, benchmark reports
 optional | libcmocka-dev  | pkg-config --exists cmocka     | the unit tests
-optional | libhwloc-dev   | pkg-config --exists hwloc      | kith run binds ranks to cores with it
+optional | libhwloc-dev   | pkg-config --exists hwloc      | kith topo looks at machines with it, kith run binds ranks
+optional | libxml2-dev    | pkg-config --exists libxml-2.0 | kith topo reads NCCL topology files
+optional | libyaml-dev    | pkg-config --exists yaml-0.1   | kith topo reads topology.yaml
+optional | libcairo2-dev  | pkg-config --exists cairo      | kith topo draws pictures
 optional | libucx-dev     | pkg-config --exists ucx        | the ucx backend
 optional | libopenmpi-dev | command -v mpicc.openmpi       | the mpi backend on Open MPI
 optional | openmpi-bin    | command -v mpirun.openmpi      | starts ranks under Open MPI (demo, tests)
@@ -28,9 +31,12 @@ optional | libmpich-dev   | command -v mpicc.mpich         | the mpi backend on 
 optional | mpich          | command -v mpirun.mpich        | starts ranks under MPICH (demo, tests)
 optional | g++            | command -v c++                 | the tests that include the headers from C++
 optional | clang          | command -v clang               | the second compiler of the full check
+optional | libclang-rt-14-dev | compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer*' | the fuzz targets
+optional | libsimgrid-dev | command -v smpicc                | the test of the cost model against a simulator
 optional | mandoc         | command -v mandoc              | the test that reads the manual pages
 optional | iproute2       | command -v ip                  | the tests with two hosts made of network namespaces
 optional | python3        | command -v python3             | make bench-peers, and tests that read JSON reports
+optional | chromium       | command -v chromium            | the test that opens the page of kith topo in a browser
 optional | procps         | command -v pgrep               | the tests that look for processes left behind
 '
 

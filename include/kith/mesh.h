@@ -21,6 +21,7 @@ extern "C" {
 #endif
 
 typedef struct kith_mesh kith_mesh;
+struct kith_placement; /* kith/placement.h */
 
 typedef struct kith_mesh_axis {
     const char *name;
@@ -37,13 +38,21 @@ typedef struct kith_mesh_options {
     const char *backends; /* comma-separated "axis=backend", "tp=shm,dp=ucx"; NULL: the group's default */
     const int *placement; /* placement[i] = rank of `base` that takes mesh position i; NULL: identity; copied */
     int64_t timeout_ms;   /* as in kith_group_options */
+    const struct kith_placement *devices; /* instead of placement: which GPU each mesh position is to have, out of
+                                             kith_place(); the same on all ranks; needed during the call only */
+    int launched_gpu; /* with devices: global number of the GPU that this rank was started on; -1 on all ranks: they
+                         were started on the placement's GPUs in ascending order */
 } kith_mesh_options;
 
-#define KITH_MESH_OPTIONS_INIT { sizeof(kith_mesh_options), NULL, NULL, NULL, NULL, 0 }
+#define KITH_MESH_OPTIONS_INIT                                                                                         \
+    {                                                                                                                  \
+        sizeof(kith_mesh_options), NULL, NULL, NULL, NULL, 0, NULL, -1                                                 \
+    }
 
 /* Makes the mesh and the groups of every axis, of the products, and "embed" (first and last rank of the pp axis) when
  * there is an axis pp with more than one rank. Collective over base, blocks. The product of the sizes must be base's
- * size. */
+ * size. With options.devices every rank tells on which GPU it runs, and takes the position that has this GPU; all ranks
+ * get the same error when a GPU of the placement has no rank or two. */
 KITH_API kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                                       const kith_mesh_options *options, kith_mesh **mesh);
 

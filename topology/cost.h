@@ -1,0 +1,132 @@
+/* topology/cost.h - what the parts of the cost model share.
+ *
+ * A collective is priced as transfers that move together. Each loads the resources on its route (paths.h); a resource
+ * is divided equally, so a transfer takes
+ *     latency + max over its route of (bytes on the resource, all transfers together) / (its bandwidth).
+ * cost_flows.c does that; the algorithms differ in who sends how much to whom and what may overlap:
+ *   cost_ring.c    rings and chains, closed forms; several rings at once
+ *   cost_rounds.c  every algorithm of core/algo, out of its own plan
+ *   cost_levels.c  inside the nodes, then between them
+ * cost.c chooses and answers.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef KI_TOPOLOGY_COST_H
+#define KI_TOPOLOGY_COST_H
+
+#include "core/algo/algo.h"
+#include "paths.h"
+#include <kith/placement.h>
+
+/* All groups do the same at the same time. */
+typedef struct ki_cost_case {
+    const kith_topology *t;
+    ki_paths *paths;
+    struct ki_flows *flows;
+    kith_coll_kind kind; /* of the collective */
+    const char *algorithm;
+    const int *groups; /* [group_count * size] global GPUs */
+    int size, group_count;
+    double nbytes; /* whole vector, as in kith/placement.h */
+} ki_cost_case;
+
+/* Of the slowest group. */
+typedef struct ki_price {
+    double time_s, latency_s;
+    double gbps; /* INFINITY: nothing moved */
+    kith_link_type slowest;
+    int from, to;
+    bool is_shared;
+} ki_price;
+
+#define KI_PRICE_NONE                                                                                                  \
+    {                                                                                                                  \
+        0, 0, __builtin_inf(), KITH_LINK_SELF, -1, -1, false                                                           \
+    }
+
+/* One after the other: times add up, the narrower link is kept. */
+void ki_price_add(ki_price *price, const ki_price *next);
+
+/* ---- transfers that move together ---- */
+
+/* One transfer among those that were loaded. */
+typedef struct ki_hop_time {
+    double latency_s, transfer_s;
+    double alone_s; /* transfer when nothing else moves */
+    double gbps;
+    kith_link_type type;
+    bool is_shared;
+} ki_hop_time;
+
+typedef struct ki_flows {
+    ki_paths *paths;
+    double *load; /* bytes on each resource */
+    int *touched; /* resources with bytes on them */
+    int touched_count;
+    kith_status status; /* first failure */
+} ki_flows;
+
+kith_status ki_flows_create(ki_paths *paths, ki_flows **flows);
+void ki_flows_destroy(ki_flows *flows);
+void ki_flows_clear(ki_flows *flows);
+void ki_flows_add(ki_flows *flows, int from, int to, double nbytes);
+ki_hop_time ki_flows_time(ki_flows *flows, int from, int to, double nbytes);
+/* Keeps the narrowest. share: of the bytes of a rank that go this way. */
+void ki_price_see(ki_price *price, const ki_hop_time *hop, int from, int to, double share);
+
+/* ---- algorithms: KITH_ERR_UNSUPPORTED where they cannot be for these groups, with the reason ---- */
+
+typedef kith_status (*ki_price_fn)(const ki_cost_case *c, ki_price *price);
+
+kith_status ki_price_ring(const ki_cost_case *c, ki_price *price);
+kith_status ki_price_multi_ring(const ki_cost_case *c, ki_price *price);
+kith_status ki_price_chain(const ki_cost_case *c, ki_price *price);
+kith_status ki_price_neighbors(const ki_cost_case *c, ki_price *price); /* each rank to the next, in a chain */
+kith_status ki_price_shift(const ki_cost_case *c, ki_price *price);     /* the same in a cycle */
+kith_status ki_price_plan(const ki_cost_case *c, ki_price *price);      /* core/algo's of that name */
+kith_status ki_price_pairwise(const ki_cost_case *c, ki_price *price);  /* all_to_all of many ranks */
+kith_status ki_price_hierarchical(const ki_cost_case *c, ki_price *price);
+kith_status ki_price_leaders(const ki_cost_case *c, ki_price *price);
+/* The cheapest of core/algo's and the ring, for a part of a larger algorithm. */
+kith_status ki_price_best(const ki_cost_case *c, ki_price *price);
+
+/* Ring of groups with several rings each: order is [size] GPUs of a group. */
+typedef struct ki_ring {
+    int group;
+    const int *order;
+    double share; /* of the bytes */
+} ki_ring;
+kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring_count, ki_price *price);
+
+/* The rings of multi_ring for group g: orders has room for KI_MOST_RINGS * size GPUs, shares for KI_MOST_RINGS. Returns
+ * how many, -1: no memory. */
+#define KI_MOST_RINGS 16
+int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares);
+
+/* ring_search.c: rings over a group inside one node that together use its links, widest first; shares sum up to 1.
+ * orders has room for most * size GPUs. Returns how many; 0: size is not 3 to 8; -1: no
+ * memory. */
+int ki_find_rings(ki_paths *paths, const int *group, int size, int most, int *orders, double *shares);
+
+/* What hangs together by NVLink over nodes counts as one: the NVLink domain of a GPU, else its node. */
+int ki_cost_unit(const kith_topology *t, int gpu);
+
+/* ---- rounds of a plan ---- */
+
+typedef struct ki_round_message {
+    int round, from, to; /* ranks */
+    double nbytes;
+} ki_round_message;
+
+typedef struct ki_rounds {
+    ki_round_message *messages; /* sorted by round */
+    size_t count;
+    double repeat; /* how many rounds each round stands for */
+} ki_rounds;
+
+/* Messages of one algorithm over size ranks and nbytes, each with the round in which it starts: the number of messages
+ * that must be over before, one after the other. node_of: hosts of the ranks. */
+kith_status ki_rounds_of_plan(const ki_algo *algo, int size, const int *node_of, double nbytes, ki_rounds *rounds);
+void ki_rounds_fini(ki_rounds *rounds);
+
+#endif

@@ -1,0 +1,108 @@
+/* topology/cost_flows.c - how long transfers take that move at the same time; see cost.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "cost.h"
+
+#include "core/base/mem.h"
+
+kith_status ki_flows_create(ki_paths *paths, ki_flows **flows)
+{
+    size_t count = (size_t)ki_paths_resource_count(paths) + 1;
+    ki_flows *f = (ki_flows *)ki_calloc(NULL, 1, sizeof *f);
+    if (f == NULL)
+        return KITH_ERR_NO_MEMORY;
+    f->paths = paths;
+    f->load = (double *)ki_calloc(NULL, count, sizeof *f->load);
+    f->touched = (int *)ki_calloc(NULL, count, sizeof *f->touched);
+    if (f->load == NULL || f->touched == NULL) {
+        ki_flows_destroy(f);
+        return KITH_ERR_NO_MEMORY;
+    }
+    *flows = f;
+    return KITH_OK;
+}
+
+void ki_flows_destroy(ki_flows *f)
+{
+    if (f == NULL)
+        return;
+    ki_free(NULL, f->load);
+    ki_free(NULL, f->touched);
+    ki_free(NULL, f);
+}
+
+void ki_flows_clear(ki_flows *f)
+{
+    for (int i = 0; i < f->touched_count; i++)
+        f->load[f->touched[i]] = 0;
+    f->touched_count = 0;
+}
+
+static bool find_route(ki_flows *f, int from, int to, ki_route *route)
+{
+    kith_status status = ki_paths_route(f->paths, from, to, route);
+    if (f->status == KITH_OK)
+        f->status = status;
+    return status == KITH_OK;
+}
+
+void ki_flows_add(ki_flows *f, int from, int to, double nbytes)
+{
+    ki_route route;
+    if (from == to || !(nbytes > 0) || !find_route(f, from, to, &route))
+        return;
+    for (int i = 0; i < route.hop_count; i++) {
+        double *load = &f->load[route.hops[i].resource];
+        if (*load <= 0)
+            f->touched[f->touched_count++] = route.hops[i].resource;
+        *load += nbytes * (double)route.hops[i].share;
+    }
+}
+
+ki_hop_time ki_flows_time(ki_flows *f, int from, int to, double nbytes)
+{
+    ki_hop_time time = { .type = KITH_LINK_SELF, .gbps = __builtin_inf() };
+    ki_route route;
+    if (from == to || !find_route(f, from, to, &route))
+        return time;
+    const double *gbps = ki_paths_gbps(f->paths);
+    double alone_s = nbytes / route.gbps, slowest_s = alone_s;
+    int slowest = -1;
+    for (int i = 0; i < route.hop_count; i++) {
+        int resource = route.hops[i].resource;
+        double resource_s = f->load[resource] / gbps[resource];
+        if (resource_s > slowest_s * (1 + 1e-6)) {
+            slowest_s = resource_s;
+            slowest = resource;
+        }
+    }
+    time.type = route.type;
+    time.latency_s = route.latency_s;
+    time.transfer_s = slowest_s * 1e-9;
+    time.alone_s = alone_s * 1e-9;
+    time.gbps = nbytes > 0 ? nbytes / slowest_s : route.gbps;
+    time.is_shared = slowest >= 0 && ki_paths_is_common(f->paths, slowest);
+    return time;
+}
+
+void ki_price_see(ki_price *price, const ki_hop_time *hop, int from, int to, double share)
+{
+    double gbps = hop->gbps / share;
+    if (!(gbps < price->gbps * (1 - 1e-6)))
+        return;
+    price->gbps = gbps;
+    price->slowest = hop->type;
+    price->from = from;
+    price->to = to;
+    price->is_shared = hop->is_shared;
+}
+
+void ki_price_add(ki_price *price, const ki_price *next)
+{
+    double time_s = price->time_s + next->time_s, latency_s = price->latency_s + next->latency_s;
+    if (next->gbps < price->gbps)
+        *price = *next;
+    price->time_s = time_s;
+    price->latency_s = latency_s;
+}

@@ -1,0 +1,347 @@
+/* topology/cost_ring.c - rings and chains, where all steps are alike: closed forms, so that thousands of ranks are
+ * priced in microseconds each.
+ *
+ * Ring of n ranks, S bytes; hop h takes a_h + b_h for one block of S/n, b_h with all hops of all groups in motion.
+ *
+ * Reduce-scatter: a rank combines a block before it passes it on, and both ends wait for a block to be over before the
+ * next one starts (core/algo/ring.c). The slowest hop sets the pace: (n-1) max(a + b).
+ *
+ * All-gather: one receive is posted ahead, and nobody waits for sends. So two blocks can be under way on a hop, the
+ * second one behind the first by as long as the hop before takes for a block, d. They share the hop, and the next pair
+ * starts when the first is over: a slow hop takes a block every
+ *     P = max(b, (a + 2b - min(b, d)) / 2).
+ * A block goes hop by hop (a + b each) and waits at the slowest hop (P each, P the largest):
+ *     (n-1) P + max over arcs of at most n-1 hops of sum (a + b - P).
+ * (b of a hop that is not always busy: between alone and shared, by the share of the time that it is busy.)
+ * With equal hops that is the (n-1)(a + b) of every textbook.
+ *
+ * Chain of s segments: sum over hops (a + b/s) + (s-1) max b/s.
+ *
+ * Several rings: each carries its share. Between units (nodes, or NVLink domains) ring c leaves a unit by its member c
+ * and enters the next by the same member, so that rails are kept; inside one unit with direct links, rings are
+ * searched (ring_search.c).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "cost.h"
+
+#include "core/base/error.h"
+#include "core/base/mem.h"
+#include <math.h>
+#include <string.h>
+
+enum { CHAIN_SEGMENT_NBYTES = 128 * 1024, MOST_SEGMENTS = 64 };
+
+/* ---- one ring ---- */
+
+/* Sums over all hops of one ring. */
+typedef struct ring_sums {
+    double most_step_s, most_latency_s; /* max (a + b), max a */
+    double pace_s;                      /* P */
+    double latency_s, least_latency_s;  /* sum of a, min a */
+} ring_sums;
+
+static ring_sums sum_up(const ki_hop_time *hops, int n)
+{
+    ring_sums sums = { .least_latency_s = INFINITY };
+    for (int i = 0; i < n; i++) {
+        const ki_hop_time *before = &hops[i > 0 ? i - 1 : n - 1];
+        double a = hops[i].latency_s, b = hops[i].transfer_s, behind_s = before->latency_s + before->transfer_s;
+        sums.most_step_s = fmax(sums.most_step_s, a + b);
+        sums.pace_s = fmax(sums.pace_s, fmax(b, (a + 2 * b - fmin(b, behind_s)) / 2));
+        sums.most_latency_s = fmax(sums.most_latency_s, a);
+        sums.least_latency_s = fmin(sums.least_latency_s, a);
+        sums.latency_s += a;
+    }
+    return sums;
+}
+
+/* The transfer of a block that did not queue. A hop that takes a block every wait_s is busy for b of it, and meets the
+ * others that share it only then. */
+static double met_transfer(const ki_hop_time *hop, double wait_s)
+{
+    double busy = wait_s > hop->transfer_s ? hop->transfer_s / wait_s : 1;
+    return hop->alone_s + (hop->transfer_s - hop->alone_s) * busy;
+}
+
+/* The largest sum of a + b - P over an arc of 1 to n-1 hops: the best arc that does not cross the start, or all but the
+ * worst arc. */
+static double best_arc(const ki_hop_time *hops, int n, double wait_s)
+{
+    double total = 0, best = -INFINITY, worst = INFINITY, least = INFINITY, high = 0, low = 0;
+    for (int i = 0; i < n; i++) {
+        double gain = hops[i].latency_s + met_transfer(&hops[i], wait_s) - wait_s;
+        high = fmax(high, 0) + gain;
+        low = fmin(low, 0) + gain;
+        best = fmax(best, high);
+        worst = fmin(worst, low);
+        least = fmin(least, gain);
+        total += gain;
+    }
+    return least >= 0 ? total - least : fmax(best, total - worst);
+}
+
+static void add_ring(const ki_cost_case *c, const ki_hop_time *hops, double *time_s, double *latency_s)
+{
+    int n = c->size;
+    ring_sums sums = sum_up(hops, n);
+    *time_s = *latency_s = 0;
+    if (c->kind != KITH_ALL_GATHER) {
+        *time_s += (n - 1) * sums.most_step_s;
+        *latency_s += (n - 1) * sums.most_latency_s;
+    }
+    if (c->kind != KITH_REDUCE_SCATTER) {
+        *time_s += (n - 1) * sums.pace_s + best_arc(hops, n, sums.pace_s);
+        *latency_s += sums.latency_s - sums.least_latency_s;
+    }
+}
+
+kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring_count, ki_price *price)
+{
+    int n = c->size;
+    ki_flows *flows = c->flows;
+    ki_hop_time *hops = (ki_hop_time *)ki_calloc(NULL, (size_t)n, sizeof *hops);
+    if (hops == NULL)
+        return KITH_ERR_NO_MEMORY;
+    ki_flows_clear(flows);
+    for (int r = 0; r < ring_count; r++)
+        for (int i = 0; i < n; i++)
+            ki_flows_add(flows, rings[r].order[i], rings[r].order[i + 1 < n ? i + 1 : 0],
+                         c->nbytes * rings[r].share / n);
+    for (int r = 0; r < ring_count && flows->status == KITH_OK; r++) {
+        double time_s, latency_s;
+        for (int i = 0; i < n; i++) {
+            int from = rings[r].order[i], to = rings[r].order[i + 1 < n ? i + 1 : 0];
+            hops[i] = ki_flows_time(flows, from, to, c->nbytes * rings[r].share / n);
+            ki_price_see(price, &hops[i], from, to, rings[r].share);
+        }
+        add_ring(c, hops, &time_s, &latency_s);
+        if (time_s > price->time_s) {
+            price->time_s = time_s;
+            price->latency_s = latency_s;
+        }
+    }
+    ki_free(NULL, hops);
+    return flows->status;
+}
+
+kith_status ki_price_ring(const ki_cost_case *c, ki_price *price)
+{
+    ki_ring *rings = (ki_ring *)ki_calloc(NULL, (size_t)c->group_count, sizeof *rings);
+    if (rings == NULL)
+        return KITH_ERR_NO_MEMORY;
+    for (int g = 0; g < c->group_count; g++)
+        rings[g] = (ki_ring){ g, c->groups + (size_t)g * (size_t)c->size, 1 };
+    kith_status status = ki_price_rings(c, rings, c->group_count, price);
+    ki_free(NULL, rings);
+    return status;
+}
+
+/* ---- several rings ---- */
+
+/* Length of the run of members that are in one unit, from i on. */
+static int run_length(const ki_cost_case *c, const int *group, int i)
+{
+    int end = i + 1;
+    while (end < c->size && ki_cost_unit(c->t, group[end]) == ki_cost_unit(c->t, group[i]))
+        end++;
+    return end - i;
+}
+
+static int shortest_run(const ki_cost_case *c, const int *group, int *runs)
+{
+    int least = c->size;
+    *runs = 0;
+    for (int i = 0, length; i < c->size; i += length) {
+        length = run_length(c, group, i);
+        least = length < least ? length : least;
+        ++*runs;
+    }
+    return least;
+}
+
+/* Ring number `ring` of a group over several units: every second unit is walked backwards, so that it is left by the
+ * member where the next unit is entered. */
+static void turn_runs(const ki_cost_case *c, const int *group, int ring, int *order)
+{
+    bool is_back = false;
+    for (int i = 0, length; i < c->size; i += length, is_back = !is_back) {
+        length = run_length(c, group, i);
+        for (int k = 0; k < length; k++) {
+            int member = is_back ? ring - 1 - k : ring + k;
+            order[i + k] = group[i + ((member % length) + length) % length];
+        }
+    }
+}
+
+typedef struct ring_set {
+    ki_ring *rings;
+    int *orders;
+    int count;
+} ring_set;
+
+static bool is_same_shape(const ki_cost_case *c, const int *a, const int *b)
+{
+    int a_node, a_gpu, b_node, b_gpu;
+    for (int i = 0; i < c->size; i++) {
+        ki_locate(c->t, a[i], &a_node, &a_gpu);
+        ki_locate(c->t, b[i], &b_node, &b_gpu);
+        if (a_gpu != b_gpu || kith_topology_node(c->t, a_node)->kind != kith_topology_node(c->t, b_node)->kind)
+            return false;
+    }
+    return true;
+}
+
+/* One unit may have several nodes: an NVLink domain, which is a switch. */
+static bool is_in_one_node(const ki_cost_case *c, const int *group)
+{
+    int first, node, gpu;
+    ki_locate(c->t, group[0], &first, &gpu);
+    for (int i = 1; i < c->size; i++) {
+        ki_locate(c->t, group[i], &node, &gpu);
+        if (node != first)
+            return false;
+    }
+    return true;
+}
+
+int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares)
+{
+    const int *group = c->groups + (size_t)g * (size_t)c->size;
+    int runs, most = shortest_run(c, group, &runs), found = 0;
+    if (runs == 1 && is_in_one_node(c, group))
+        found = ki_find_rings(c->paths, group, c->size, KI_MOST_RINGS, orders, shares);
+    if (found != 0)
+        return found;
+    int count = runs == 1 ? 1 : most < KI_MOST_RINGS ? most : KI_MOST_RINGS;
+    for (int r = 0; r < count; r++) {
+        turn_runs(c, group, r, orders + (size_t)r * (size_t)c->size);
+        shares[r] = 1.0 / count;
+    }
+    return count;
+}
+
+/* The rings of all groups, in turn. Equal groups have equal rings: those of the group before, moved over. */
+static void find_set(const ki_cost_case *c, ring_set *set)
+{
+    size_t n = (size_t)c->size;
+    double shares[KI_MOST_RINGS];
+    int count = 0;
+    for (int g = 0; g < c->group_count; g++) {
+        const int *group = c->groups + (size_t)g * n;
+        int *orders = set->orders + (size_t)set->count * n;
+        if (count > 0 && is_in_one_node(c, group) && is_in_one_node(c, group - n) && is_same_shape(c, group - n, group))
+            for (size_t i = 0; i < (size_t)count * n; i++)
+                orders[i] = (orders - (size_t)count * n)[i] + group[0] - (group - n)[0];
+        else
+            count = ki_multi_rings(c, g, orders, shares);
+        if (count < 0) {
+            c->flows->status = KITH_ERR_NO_MEMORY;
+            return;
+        }
+        for (int r = 0; r < count; r++, set->count++)
+            set->rings[set->count] = (ki_ring){ g, set->orders + (size_t)set->count * n, shares[r] };
+    }
+}
+
+kith_status ki_price_multi_ring(const ki_cost_case *c, ki_price *price)
+{
+    size_t most = 0, order_count;
+    for (int g = 0; g < c->group_count; g++) {
+        int runs, least = shortest_run(c, c->groups + (size_t)g * (size_t)c->size, &runs);
+        most += runs > 1 && least < KI_MOST_RINGS ? (size_t)least : KI_MOST_RINGS;
+    }
+    if (!ki_mul(most, (size_t)c->size, &order_count))
+        return KITH_ERR_NO_MEMORY;
+    ring_set set = { .rings = (ki_ring *)ki_calloc(NULL, most, sizeof *set.rings),
+                     .orders = (int *)ki_calloc(NULL, order_count, sizeof *set.orders) };
+    kith_status status = KITH_ERR_NO_MEMORY;
+    if (set.rings != NULL && set.orders != NULL) {
+        find_set(c, &set);
+        status = c->flows->status;
+        if (status == KITH_OK)
+            status = ki_price_rings(c, set.rings, set.count, price);
+    }
+    ki_free(NULL, set.rings);
+    ki_free(NULL, set.orders);
+    return status;
+}
+
+/* ---- chain, and each rank to the next: the last one sends nothing ---- */
+
+/* Hops of one group into hops[]; count of them. */
+static void time_hops(const ki_cost_case *c, const int *group, int count, double nbytes, ki_hop_time *hops,
+                      ki_price *price)
+{
+    for (int i = 0; i < count; i++) {
+        int next = group[(i + 1) % c->size];
+        hops[i] = ki_flows_time(c->flows, group[i], next, nbytes);
+        ki_price_see(price, &hops[i], group[i], next, 1);
+    }
+}
+
+typedef void (*finish_fn)(const ki_hop_time *hops, int count, double nbytes, double *time_s, double *latency_s);
+
+static void finish_chain(const ki_hop_time *hops, int count, double nbytes, double *time_s, double *latency_s)
+{
+    double segments = fmin(fmax(ceil(nbytes / CHAIN_SEGMENT_NBYTES), 1), MOST_SEGMENTS), most = 0;
+    *time_s = *latency_s = 0;
+    for (int i = 0; i < count; i++) {
+        *latency_s += hops[i].latency_s;
+        *time_s += hops[i].latency_s + hops[i].transfer_s / segments;
+        most = fmax(most, hops[i].transfer_s / segments);
+    }
+    *time_s += (segments - 1) * most;
+}
+
+static void finish_neighbors(const ki_hop_time *hops, int count, double nbytes, double *time_s, double *latency_s)
+{
+    (void)nbytes;
+    *time_s = *latency_s = 0;
+    for (int i = 0; i < count; i++) {
+        if (hops[i].latency_s + hops[i].transfer_s > *time_s) {
+            *time_s = hops[i].latency_s + hops[i].transfer_s;
+            *latency_s = hops[i].latency_s;
+        }
+    }
+}
+
+/* hop_count: size - 1 for a chain, size for a cycle. */
+static kith_status price_line(const ki_cost_case *c, int hop_count, finish_fn finish, ki_price *price)
+{
+    ki_hop_time *hops = (ki_hop_time *)ki_calloc(NULL, (size_t)hop_count, sizeof *hops);
+    if (hops == NULL)
+        return KITH_ERR_NO_MEMORY;
+    ki_flows_clear(c->flows);
+    for (int g = 0; g < c->group_count; g++) {
+        const int *group = c->groups + (size_t)g * (size_t)c->size;
+        for (int i = 0; i < hop_count; i++)
+            ki_flows_add(c->flows, group[i], group[(i + 1) % c->size], c->nbytes);
+    }
+    for (int g = 0; g < c->group_count; g++) {
+        double time_s, latency_s;
+        time_hops(c, c->groups + (size_t)g * (size_t)c->size, hop_count, c->nbytes, hops, price);
+        finish(hops, hop_count, c->nbytes, &time_s, &latency_s);
+        if (time_s > price->time_s) {
+            price->time_s = time_s;
+            price->latency_s = latency_s;
+        }
+    }
+    ki_free(NULL, hops);
+    return c->flows->status;
+}
+
+kith_status ki_price_chain(const ki_cost_case *c, ki_price *price)
+{
+    return price_line(c, c->size - 1, finish_chain, price);
+}
+
+kith_status ki_price_neighbors(const ki_cost_case *c, ki_price *price)
+{
+    return price_line(c, c->size - 1, finish_neighbors, price);
+}
+
+kith_status ki_price_shift(const ki_cost_case *c, ki_price *price)
+{
+    return price_line(c, c->size, finish_neighbors, price);
+}

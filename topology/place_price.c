@@ -1,0 +1,102 @@
+/* topology/place_price.c - the groups of a placement, and what they cost.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "place.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { INWARDS = 8 };
+
+/* Without traffic the order of axes alone counts: the outermost has one all_reduce of 64 MiB, each axis further in has
+ * INWARDS times as many. In reports an axis without calls has the price of one such all_reduce. */
+void ki_uses_make(const kith_placement_options *options, const ki_sizes *sizes, ki_use *uses)
+{
+    bool has_traffic = false;
+    double calls = 1;
+    for (int a = 0; options->traffic != NULL && a < KI_AXES; a++)
+        has_traffic = has_traffic || options->traffic[a].calls > 0;
+    for (int i = KI_AXES - 1; i >= 0; i--) {
+        int a = sizes->order[i];
+        bool is_alone = sizes->size[a] == 1;
+        uses[a] = (ki_use){ KITH_COST_ALL_REDUCE, has_traffic || is_alone ? 0 : calls, 64.0 * 1024 * 1024 };
+        calls *= is_alone ? 1 : INWARDS;
+        if (has_traffic && options->traffic[a].calls > 0)
+            uses[a] = (ki_use){ options->traffic[a].op, options->traffic[a].calls, options->traffic[a].nbytes };
+    }
+}
+
+double ki_use_hop_nbytes(const ki_use *use, int size)
+{
+    double share = size > 1 ? (double)(size - 1) / size : 0; /* (n - 1) / n, and n = 1 sends nothing */
+    switch (use->op) {
+    case KITH_COST_ALL_REDUCE:
+        return use->calls * 2 * share * use->nbytes;
+    case KITH_COST_REDUCE_SCATTER:
+    case KITH_COST_ALL_GATHER:
+    case KITH_COST_ALL_TO_ALL:
+        return use->calls * share * use->nbytes;
+    case KITH_COST_SEND_RECV:
+    case KITH_COST_BROADCAST:
+    case KITH_COST_SHIFT:
+        return size > 1 ? use->calls * use->nbytes : 0;
+    }
+    return 0;
+}
+
+bool ki_use_is_chain(const ki_use *use)
+{
+    return use->op == KITH_COST_SEND_RECV || use->op == KITH_COST_BROADCAST;
+}
+
+void ki_axis_groups(const ki_sizes *sizes, int axis, const int *gpus, int *groups)
+{
+    int size = sizes->size[axis];
+    for (int g = 0; g < sizes->world / size; g++) {
+        int base = ki_sizes_group_base(sizes, axis, g);
+        for (int i = 0; i < size; i++)
+            *groups++ = gpus[base + i * sizes->stride[axis]];
+    }
+}
+
+/* Stages of a pipeline and messages to the next rank have an order of their own. */
+kith_status ki_axis_rings(ki_ring_maker *maker, const ki_sizes *sizes, int axis, const ki_use *use, const int *groups,
+                          int *rings)
+{
+    int size = sizes->size[axis];
+    memcpy(rings, groups, (size_t)sizes->world * sizeof *rings);
+    if (size == 1 || axis == KI_PP || use->op == KITH_COST_SEND_RECV || use->op == KITH_COST_SHIFT)
+        return KITH_OK;
+    for (int at = 0; at < sizes->world; at += size) {
+        kith_status status = ki_ring_of_group(maker, groups + at, size, rings + at);
+        if (status != KITH_OK)
+            return status;
+    }
+    return KITH_OK;
+}
+
+kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
+                          int *scratch, ki_step_price *price)
+{
+    int *groups = scratch, *rings = scratch + sizes->world;
+    *price = (ki_step_price){ .total = 0 };
+    for (int axis = 0; axis < KI_AXES; axis++) {
+        kith_cost *cost = &price->cost[axis];
+        *cost = (kith_cost){ .slowest = KITH_LINK_SELF, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
+        if (sizes->size[axis] == 1)
+            continue;
+        ki_axis_groups(sizes, axis, gpus, groups);
+        kith_status status = ki_axis_rings(maker, sizes, axis, &uses[axis], groups, rings);
+        if (status == KITH_OK)
+            status = kith_cost_collective(maker->t, uses[axis].op, NULL, rings, sizes->size[axis],
+                                          sizes->world / sizes->size[axis], uses[axis].nbytes, cost);
+        if (status == KITH_ERR_UNSUPPORTED) /* a link of unknown bandwidth */
+            *cost = (kith_cost){ .time_s = INFINITY, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
+        else if (status != KITH_OK)
+            return status;
+        price->step_s[axis] = uses[axis].calls > 0 ? uses[axis].calls * cost->time_s : 0;
+        price->total += price->step_s[axis];
+    }
+    return KITH_OK;
+}

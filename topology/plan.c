@@ -1,0 +1,197 @@
+/* topology/plan.c - makes a plan: fills in defaults, checks that sizes divide what they split, and calls the parts (see
+ * plan_parts.h).
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "core/base/error.h"
+#include "plan_parts.h"
+#include <kith/mesh.h>
+
+#include <string.h>
+
+#define DEFAULT_SEQUENCE 2048
+#define DEFAULT_EFFICIENCY 0.5
+#define VOCAB_UNIT 128 /* as Megatron pads */
+
+ki_layout_shape ki_layout_shape_of(const kith_plan *plan)
+{
+    const kith_plan_options *o = &plan->options;
+    return (ki_layout_shape){
+        .tokens = (double)o->micro_batch * (double)o->sequence / o->cp,
+        .layers = (double)plan->model.layers / o->pp,
+        .moe_layers = ki_model_moe_layers(&plan->model) / o->pp,
+        .activation_nbytes = o->parameter_nbytes == 4 ? 4 : 2,
+        .sequence_split = o->sequence_parallel ? o->tp : 1,
+        .chunks = o->chunks,
+        .dense_copies = o->dp * o->cp * o->ep,
+        .expert_copies = o->dp * o->cp,
+    };
+}
+
+void ki_layout_note(kith_plan *plan, const char *sentence)
+{
+    if (plan->note_count < KITH_PLAN_MAX_NOTES)
+        plan->notes[plan->note_count++] = sentence;
+}
+
+/* ---- options ---- */
+
+kith_status ki_layout_copy_options(const kith_plan_options *from, kith_plan_options *to)
+{
+    *to = (kith_plan_options)KITH_PLAN_OPTIONS_INIT;
+    if (from == NULL)
+        return KITH_OK;
+    if (from->struct_size < sizeof(size_t))
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                             "plan options: struct_size is %zu, start from KITH_PLAN_OPTIONS_INIT", from->struct_size);
+    memcpy(to, from, from->struct_size < sizeof *to ? from->struct_size : sizeof *to);
+    to->struct_size = sizeof *to;
+    return KITH_OK;
+}
+
+/* ---- defaults ---- */
+
+static void default_int(int *value, int otherwise)
+{
+    if (*value == 0)
+        *value = otherwise;
+}
+
+static void default_count(int64_t *value, int64_t otherwise)
+{
+    if (*value == 0)
+        *value = otherwise;
+}
+
+/* With a topology an open dp is what the other axes leave of the ranks that can be placed. */
+static kith_status fill_axes(kith_plan_options *o, const kith_topology *topology)
+{
+    default_int(&o->tp, 1);
+    default_int(&o->cp, 1);
+    default_int(&o->ep, 1);
+    default_int(&o->pp, 1);
+    bool is_sane = o->tp > 0 && o->cp > 0 && o->ep > 0 && o->pp > 0; /* else the check refuses it */
+    if (o->dp == 0 && topology != NULL && is_sane)
+        return ki_layout_choose_dp(o, topology);
+    default_int(&o->dp, 1);
+    return KITH_OK;
+}
+
+static void fill_batch(kith_plan_options *o)
+{
+    default_count(&o->micro_batch, 1);
+    double together = (double)o->micro_batch * o->dp * o->ep; /* sequences of one microbatch on all ranks */
+    if (o->microbatches == 0 && together >= 1 && together <= (double)o->global_batch)
+        o->microbatches = o->global_batch / (int64_t)together;
+    default_count(&o->microbatches, 1);
+    bool is_sane = together >= 1 && o->microbatches >= 1 && together * (double)o->microbatches < 1e15;
+    if (o->global_batch == 0 && is_sane) /* else the check refuses it */
+        o->global_batch = (int64_t)together * o->microbatches;
+}
+
+static void fill_rest(kith_plan_options *o, const kith_model *model)
+{
+    bool is_short = model->positions > 0 && model->positions < DEFAULT_SEQUENCE;
+    default_count(&o->sequence, is_short ? model->positions : DEFAULT_SEQUENCE);
+    default_int(&o->parameter_nbytes, 2);
+    default_int(&o->gradient_nbytes, o->parameter_nbytes == 4 ? 4 : 2);
+    if (o->schedule == KITH_SCHEDULE_ZB_V)
+        o->chunks = 2;
+    else if (o->schedule != KITH_SCHEDULE_INTERLEAVED)
+        o->chunks = 1;
+    default_int(&o->chunks, 2);
+    if (o->pp == 1)
+        o->chunks = 1; /* nothing to interleave */
+    if (o->order == NULL)
+        o->order = KITH_MESH_DEFAULT_ORDER;
+    if (!(o->efficiency > 0) && !(o->efficiency < 0))
+        o->efficiency = DEFAULT_EFFICIENCY;
+}
+
+/* ---- notes ---- */
+
+static void add_notes(kith_plan *plan)
+{
+    const kith_plan_options *o = &plan->options;
+    const kith_model *model = &plan->model;
+    if (plan->is_peak_assumed)
+        ki_layout_note(plan, "the peak of the GPUs is not known: that of an A100 is taken");
+    if (o->tp > model->kv_heads)
+        ki_layout_note(plan, "tp is larger than the number of K and V heads: each is held by several ranks");
+    if (o->pp > 1 && o->schedule == KITH_SCHEDULE_INTERLEAVED && o->microbatches % o->pp != 0)
+        ki_layout_note(plan, "the microbatches are no multiple of pp: the interleaved schedule idles more than stated");
+    if (o->pp > 1 && o->schedule >= KITH_SCHEDULE_ZB_H1 && o->microbatches < 2 * o->pp - 1)
+        ki_layout_note(plan, "fewer than 2 pp - 1 microbatches: a zero-bubble schedule idles more than stated");
+    if (model->experts > 0 && o->tp > 1 && !o->sequence_parallel)
+        ki_layout_note(plan, "experts with tp and without sequence parallelism: each tp rank sends all its tokens");
+    if (model->experts > 0)
+        ki_layout_note(plan, "tokens are taken as evenly spread over the experts");
+    if (o->recompute == KITH_RECOMPUTE_SELECTIVE && o->flash_attention)
+        ki_layout_note(plan, "flash attention keeps next to nothing of the core: selective recomputation gains little");
+}
+
+/* ---- making ---- */
+
+/* Everything but the times on a machine. */
+static void fill(kith_plan *plan, const kith_topology *topology)
+{
+    add_notes(plan);
+    ki_layout_fill_memory(plan);
+    ki_layout_fill_traffic(plan, topology);
+    ki_layout_fill_compute(plan);
+    plan->placed_step_s = -1;
+    plan->steps[KITH_PLAN_LINKS].total_s = -1;
+    for (int link = 0; link < KITH_PLAN_LINKS; link++)
+        ki_layout_fill_step(plan, link);
+}
+
+static kith_status prepare(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
+                           kith_plan *plan)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->model = *model;
+    default_count(&plan->model.moe_every, 1);
+    kith_status status = ki_layout_copy_options(options, &plan->options);
+    if (status == KITH_OK)
+        status = fill_axes(&plan->options, topology);
+    if (status != KITH_OK)
+        return status;
+    fill_batch(&plan->options);
+    fill_rest(&plan->options, model);
+    status = ki_layout_check(plan);
+    if (status != KITH_OK)
+        return status;
+    const kith_plan_options *o = &plan->options;
+    int64_t unit = (int64_t)VOCAB_UNIT * o->tp;
+    plan->world = o->tp * o->cp * o->ep * o->dp * o->pp;
+    plan->padded_vocab = (model->vocab + unit - 1) / unit * unit;
+    return ki_layout_use_gpus(plan, topology);
+}
+
+kith_status ki_layout_make(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
+                           kith_plan *plan)
+{
+    kith_status status = prepare(topology, model, options, plan);
+    if (status == KITH_OK)
+        fill(plan, topology);
+    return status;
+}
+
+kith_status kith_plan_make(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
+                           kith_plan *plan)
+{
+    kith_plan made;
+    if (model == NULL || plan == NULL)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: the model or the plan is NULL");
+    kith_status status = ki_layout_make(topology, model, options, &made);
+    if (status != KITH_OK)
+        return status;
+    if (topology != NULL) {
+        status = ki_layout_place(&made, topology);
+        if (status != KITH_OK)
+            return status;
+        ki_layout_fill_step(&made, KITH_PLAN_LINKS);
+    }
+    *plan = made;
+    return KITH_OK;
+}

@@ -1,0 +1,189 @@
+/* topology/plan_place.c - a plan on a machine: what its GPUs can do, where kith_place() puts the ranks, and what each
+ * kind of communication costs there.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "core/base/error.h"
+#include "model.h"
+#include "plan_parts.h"
+#include <kith/mesh.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ASSUMED_TFLOPS 312 /* A100, bf16: what the papers were measured on */
+
+/* ---- what the GPUs can do ---- */
+
+/* Peak of a GPU in the precision of the weights; 0: unknown. */
+static double peak_of(const ki_gpu_model *model, int parameter_nbytes)
+{
+    if (model == NULL)
+        return 0;
+    if (parameter_nbytes == 4) /* TF32 */
+        return model->tflops / 2;
+    bool has_fp8 = model->compute_capability >= 89;
+    return parameter_nbytes == 1 && has_fp8 ? 2 * model->tflops : model->tflops;
+}
+
+static double memory_of(const kith_gpu *gpu, const ki_gpu_model *model)
+{
+    if (gpu->memory_nbytes > 0)
+        return (double)gpu->memory_nbytes;
+    return model != NULL ? model->memory_gb * 1e9 : 0;
+}
+
+static void lower(double *least, double value, bool *is_complete)
+{
+    if (!(value > 0))
+        *is_complete = false;
+    else if (*least <= 0 || value < *least)
+        *least = value;
+}
+
+/* The least of all GPUs; 0 where one is unknown. */
+static void use_topology(const kith_plan_options *o, const kith_topology *topology, double *peak, double *memory)
+{
+    const ki_gpu_model *said = ki_gpu_model_find(o->gpu, 0);
+    bool has_peaks = true, has_memories = true;
+    for (int k = 0; k < kith_topology_kind_count(topology); k++) {
+        const kith_node_kind *kind = kith_topology_kind(topology, k);
+        for (int i = 0; i < kind->gpu_count; i++) {
+            const kith_gpu *gpu = &kind->gpus[i];
+            const ki_gpu_model *found = ki_gpu_model_find(gpu->name, gpu->compute_capability);
+            const ki_gpu_model *model = found != NULL ? found : said;
+            lower(peak, peak_of(model, o->parameter_nbytes), &has_peaks);
+            lower(memory, memory_of(gpu, model), &has_memories);
+        }
+    }
+    *peak = has_peaks ? *peak : 0;
+    *memory = has_memories ? *memory : 0;
+}
+
+kith_status ki_layout_use_gpus(kith_plan *plan, const kith_topology *topology)
+{
+    kith_plan_options *o = &plan->options;
+    const ki_gpu_model *said = ki_gpu_model_find(o->gpu, 0);
+    double peak = 0, memory = 0;
+    if (o->gpu != NULL && said == NULL && !(o->peak_tflops > 0 && o->gpu_memory_nbytes > 0))
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                             "plan: GPU '%.40s' is not known; give its peak and its memory instead", o->gpu);
+    if (topology != NULL) {
+        use_topology(o, topology, &peak, &memory);
+    } else if (said != NULL) {
+        peak = peak_of(said, o->parameter_nbytes);
+        memory = said->memory_gb * 1e9;
+    }
+    if (!(o->gpu_memory_nbytes > 0))
+        o->gpu_memory_nbytes = memory;
+    if (o->peak_tflops > 0)
+        return KITH_OK;
+    plan->is_peak_assumed = peak <= 0;
+    o->peak_tflops = peak > 0 ? peak : o->parameter_nbytes == 4 ? ASSUMED_TFLOPS / 2.0 : ASSUMED_TFLOPS;
+    return KITH_OK;
+}
+
+/* ---- groups of a row, as global GPUs ---- */
+
+typedef struct groups {
+    int *gpus; /* [world] */
+    int size, count;
+} groups;
+
+static kith_status enumerate(const kith_plan *plan, const char *axes, groups *out)
+{
+    const kith_plan_options *o = &plan->options;
+    const kith_mesh_axis sizes[] = {
+        { "tp", o->tp }, { "cp", o->cp }, { "ep", o->ep }, { "dp", o->dp }, { "pp", o->pp }
+    };
+    return kith_mesh_enumerate(sizes, sizeof sizes / sizeof sizes[0], o->order, axes, plan->world, out->gpus,
+                               &out->size, &out->count);
+}
+
+/* First and last stage of each pipeline. */
+static void keep_ends(groups *out)
+{
+    for (int i = 0; i < out->count; i++) {
+        out->gpus[2 * i] = out->gpus[i * out->size];
+        out->gpus[2 * i + 1] = out->gpus[i * out->size + out->size - 1];
+    }
+    out->size = 2;
+}
+
+/* The best rings of an axis where the placement knows them; a pipeline keeps the order of its stages. */
+static bool use_rings(const kith_placement *placement, const kith_plan_traffic_row *row, groups *out)
+{
+    const kith_axis_report *report = strcmp(row->group, "pp") != 0 ? kith_placement_axis(placement, row->group) : NULL;
+    if (report == NULL || report->rings == NULL || report->size != row->group_size)
+        return false;
+    out->size = report->size;
+    out->count = report->group_count;
+    memcpy(out->gpus, report->rings, (size_t)out->size * (size_t)out->count * sizeof *out->gpus);
+    return true;
+}
+
+static kith_status find_groups(const kith_plan *plan, const kith_placement *placement, const kith_plan_traffic_row *row,
+                               groups *out)
+{
+    bool is_ends = strcmp(row->group, "embed") == 0;
+    if (use_rings(placement, row, out))
+        return KITH_OK;
+    kith_status status = enumerate(plan, is_ends ? "pp" : row->group, out);
+    if (status != KITH_OK)
+        return status;
+    if (is_ends)
+        keep_ends(out);
+    if (out->size % row->group_size != 0)
+        return ki_fail_quiet(KITH_ERR_INTERNAL, "plan: '%s' has groups of %d instead of %d", row->what, out->size,
+                             row->group_size);
+    out->count *= out->size / row->group_size; /* parts of a group: neighbours */
+    out->size = row->group_size;
+    for (int i = 0; i < out->size * out->count; i++)
+        out->gpus[i] = kith_placement_gpu(placement, out->gpus[i]);
+    return KITH_OK;
+}
+
+/* ---- prices ---- */
+
+static kith_status price_rows(kith_plan *plan, const kith_topology *topology, const kith_placement *placement,
+                              groups *scratch)
+{
+    for (int i = 0; i < plan->row_count; i++) {
+        kith_plan_traffic_row *row = &plan->rows[i];
+        kith_cost cost;
+        kith_status status = find_groups(plan, placement, row, scratch);
+        if (status == KITH_OK)
+            status = kith_cost_collective(topology, ki_layout_cost_op(row->op), NULL, scratch->gpus, scratch->size,
+                                          scratch->count, row->message_nbytes, &cost);
+        if (status != KITH_OK)
+            return status;
+        row->placed_s = row->ops * cost.time_s;
+    }
+    return KITH_OK;
+}
+
+kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology)
+{
+    const kith_plan_options *o = &plan->options;
+    kith_axis_traffic traffic[KITH_PLACEMENT_AXES];
+    kith_placement_options options = KITH_PLACEMENT_OPTIONS_INIT;
+    kith_placement *placement = NULL;
+    kith_plan_traffic(plan, traffic);
+    options.tp = o->tp;
+    options.cp = o->cp;
+    options.ep = o->ep;
+    options.dp = o->dp;
+    options.pp = o->pp;
+    options.order = o->order;
+    options.traffic = traffic;
+    kith_status status = kith_place(topology, &options, &placement);
+    if (status != KITH_OK)
+        return status;
+    groups scratch = { (int *)malloc((size_t)plan->world * sizeof(int)), 0, 0 };
+    status = scratch.gpus != NULL
+                 ? price_rows(plan, topology, placement, &scratch)
+                 : ki_fail_quiet(KITH_ERR_NO_MEMORY, "plan: no memory for the groups of %d ranks", plan->world);
+    free(scratch.gpus);
+    kith_placement_destroy(placement);
+    return status;
+}

@@ -1,0 +1,273 @@
+/* topology/plan_search.c - all layouts of a number of ranks, those that fit sorted by step time.
+ *
+ * Every factorization world = tp * cp * ep * dp * pp is looked at; what the checks of a plan refuse (heads that do not
+ * divide, a batch that does not come out even) is no layout and is not counted. All layouts process the same global
+ * batch, else their times could not be compared.
+ *
+ * Placing is what takes long. So all layouts that fit into memory are listed by an estimate of their step time first,
+ * then the most promising are placed, and the placed times give the order. What the machine refuses is passed over.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "core/base/error.h"
+#include "grow.h"
+#include "plan_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DIVISORS_MAX 1024 /* more than any number up to 2^24 has */
+
+/* Three times the plans that are asked for are placed, and at least so many: an estimate may be somewhat off. */
+#define PLACED_FACTOR 3
+#define PLACED_MIN 24
+
+/* One that fits into memory. */
+typedef struct layout {
+    int tp, cp, ep, dp, pp;
+    int64_t microbatches;
+    double estimate_s;
+    int index; /* in which it was tried: order of equal ones */
+} layout;
+
+typedef struct search {
+    const kith_topology *topology;
+    const kith_model *model;
+    kith_plan_options options; /* axes that are 0 are searched */
+    ki_layout_room room;
+    int world;
+    int divisors[DIVISORS_MAX];
+    int divisor_count;
+    layout *layouts;
+    int layout_count, layout_room;
+    kith_plan *plans;
+    int capacity, count, tried;
+} search;
+
+static void find_divisors(search *s)
+{
+    for (int i = 1; i <= s->world && s->divisor_count < DIVISORS_MAX; i++)
+        if (s->world % i == 0)
+            s->divisors[s->divisor_count++] = i;
+}
+
+/* ---- layouts that fit into memory ---- */
+
+static kith_plan_options options_of(const search *s, const layout *l)
+{
+    kith_plan_options o = s->options;
+    o.tp = l->tp;
+    o.cp = l->cp;
+    o.ep = l->ep;
+    o.dp = l->dp;
+    o.pp = l->pp;
+    o.microbatches = l->microbatches;
+    return o;
+}
+
+static kith_status no_memory(void)
+{
+    return ki_fail_quiet(KITH_ERR_NO_MEMORY, "plan: no memory for the search");
+}
+
+static kith_status add_layout(search *s, layout l)
+{
+    if (!ki_grow((void **)&s->layouts, s->layout_count, &s->layout_room, sizeof l))
+        return no_memory();
+    l.index = s->layout_count;
+    s->layouts[s->layout_count++] = l;
+    return KITH_OK;
+}
+
+/* A layout that is none is passed over; any other failure ends the search. */
+static kith_status try_layout(search *s, layout l)
+{
+    kith_plan plan;
+    double together = (double)s->options.micro_batch * l.dp * l.ep;
+    if (together > (double)s->options.global_batch || s->options.global_batch % (int64_t)together != 0)
+        return KITH_OK;
+    l.microbatches = s->options.global_batch / (int64_t)together;
+    kith_plan_options o = options_of(s, &l);
+    kith_status status = ki_layout_make(s->topology, s->model, &o, &plan);
+    if (status == KITH_ERR_INVALID_ARG)
+        return KITH_OK;
+    if (status != KITH_OK)
+        return status;
+    s->tried++;
+    if (!plan.memory.fits)
+        return KITH_OK;
+    l.estimate_s = s->topology != NULL ? ki_layout_estimate(&plan, &s->room) : plan.step_s[KITH_PLAN_NVLINK];
+    return add_layout(s, l);
+}
+
+static bool is_open(int wanted, int size)
+{
+    return wanted == 0 || wanted == size;
+}
+
+/* What ep and dp may be once the others are chosen. */
+static kith_status try_rest(search *s, int tp, int cp, int pp, int rest)
+{
+    kith_status status = KITH_OK;
+    for (int i = 0; i < s->divisor_count && status == KITH_OK; i++) {
+        int ep = s->divisors[i];
+        bool has_place = ep == 1 || ep <= s->model->experts;
+        if (!has_place || rest % ep != 0 || !is_open(s->options.ep, ep) || !is_open(s->options.dp, rest / ep))
+            continue;
+        status = try_layout(s, (layout){ .tp = tp, .cp = cp, .ep = ep, .dp = rest / ep, .pp = pp });
+    }
+    return status;
+}
+
+static kith_status try_all(search *s)
+{
+    kith_status status = KITH_OK;
+    for (int i = 0; i < s->divisor_count; i++)
+        for (int j = 0; j < s->divisor_count; j++)
+            for (int k = 0; k < s->divisor_count && status == KITH_OK; k++) {
+                int tp = s->divisors[i], pp = s->divisors[j], cp = s->divisors[k];
+                int64_t product = (int64_t)tp * pp * cp;
+                bool is_wanted = is_open(s->options.tp, tp) && is_open(s->options.pp, pp) &&
+                                 is_open(s->options.cp, cp) && tp <= s->model->heads && pp <= s->model->layers;
+                if (is_wanted && product <= s->world && s->world % product == 0)
+                    status = try_rest(s, tp, cp, pp, (int)(s->world / product));
+            }
+    return status;
+}
+
+/* ---- the best of them ---- */
+
+static int compare_layouts(const void *a, const void *b)
+{
+    const layout *x = (const layout *)a, *y = (const layout *)b;
+    if (x->estimate_s != y->estimate_s)
+        return x->estimate_s < y->estimate_s ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static double step_of(const kith_plan *plan)
+{
+    return plan->placed_step_s > 0 ? plan->placed_step_s : plan->step_s[KITH_PLAN_NVLINK];
+}
+
+/* Keeps the best `capacity`, in order; equal ones in the order in which they came. */
+static void keep(search *s, const kith_plan *plan)
+{
+    int at = s->count;
+    while (at > 0 && step_of(&s->plans[at - 1]) > step_of(plan))
+        at--;
+    if (at >= s->capacity)
+        return;
+    if (s->count < s->capacity)
+        s->count++;
+    memmove(&s->plans[at + 1], &s->plans[at], (size_t)(s->count - 1 - at) * sizeof *plan);
+    s->plans[at] = *plan;
+}
+
+/* How many are made in full. Without a machine the estimate is the time itself. */
+static int64_t placed_most(const search *s)
+{
+    int64_t most = (int64_t)PLACED_FACTOR * s->capacity;
+    if (s->topology == NULL)
+        return s->capacity;
+    return most > PLACED_MIN ? most : PLACED_MIN;
+}
+
+/* What does not fit the machine's nodes is refused at once and does not count as placed; a link of unknown bandwidth is
+ * found out only after placing. The last refusal is the answer where nothing else is. */
+static kith_status place_best(search *s)
+{
+    kith_status refusal = KITH_OK;
+    int64_t left = placed_most(s);
+    if (s->layout_count > 0)
+        qsort(s->layouts, (size_t)s->layout_count, sizeof s->layouts[0], compare_layouts);
+    for (int i = 0; i < s->layout_count && left > 0; i++) {
+        kith_plan plan;
+        kith_plan_options o = options_of(s, &s->layouts[i]);
+        kith_status status = kith_plan_make(s->topology, s->model, &o, &plan);
+        if (status != KITH_OK && status != KITH_ERR_INVALID_ARG && status != KITH_ERR_UNSUPPORTED)
+            return status;
+        left -= status != KITH_ERR_INVALID_ARG;
+        if (status == KITH_OK)
+            keep(s, &plan);
+        else
+            refusal = status;
+    }
+    return s->count > 0 ? KITH_OK : refusal;
+}
+
+/* ---- the search ---- */
+
+/* What the plan of one layout takes from the machine, so that memory can be judged without placing. */
+static kith_status use_gpus(search *s)
+{
+    kith_plan probe;
+    memset(&probe, 0, sizeof probe);
+    probe.options = s->options;
+    probe.options.parameter_nbytes = s->options.parameter_nbytes > 0 ? s->options.parameter_nbytes : 2;
+    kith_status status = ki_layout_use_gpus(&probe, s->topology);
+    s->options.gpu_memory_nbytes = probe.options.gpu_memory_nbytes;
+    return status;
+}
+
+static kith_status prepare(search *s, const kith_plan_options *options)
+{
+    kith_status status = ki_layout_copy_options(options, &s->options);
+    if (status == KITH_OK && s->topology != NULL)
+        status = ki_layout_room_of(s->topology, &s->room);
+    if (status == KITH_OK && s->world == 0 && s->topology != NULL)
+        status = ki_layout_choose_world(&s->options, s->topology, &s->world);
+    if (status != KITH_OK)
+        return status;
+    if (s->world < 1 || s->world > 1 << 24)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: %d ranks to lay out; valid: 1 to %d", s->world, 1 << 24);
+    kith_plan_options *o = &s->options;
+    if (o->micro_batch < 0 || o->microbatches < 0 || o->global_batch < 0 || o->micro_batch > INT64_C(1) << 32 ||
+        o->microbatches > INT64_C(1) << 32)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: a batch is negative or absurdly large");
+    o->micro_batch = o->micro_batch > 0 ? o->micro_batch : 1;
+    int64_t microbatches = o->microbatches > 0 ? o->microbatches : 1;
+    if (o->global_batch == 0 && (double)o->micro_batch * (double)microbatches * s->world < 1e12)
+        o->global_batch = o->micro_batch * microbatches * s->world;
+    find_divisors(s);
+    return use_gpus(s);
+}
+
+/* Why nothing could be tried: the reason of the plain layout, all ranks data-parallel, where it has one. */
+static kith_status nothing_fits(const search *s)
+{
+    return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                         "plan: no layout of %d ranks divides the model's %lld heads and %lld layers and a global "
+                         "batch of %lld by microbatches of %lld",
+                         s->world, (long long)s->model->heads, (long long)s->model->layers,
+                         (long long)s->options.global_batch, (long long)s->options.micro_batch);
+}
+
+kith_status kith_plan_search(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
+                             int world, kith_plan *plans, int capacity, int *count, int *tried)
+{
+    if (model == NULL || plans == NULL || capacity < 1 || count == NULL || tried == NULL)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: the search has no model, or no room for plans");
+    search *s = (search *)calloc(1, sizeof *s);
+    if (s == NULL)
+        return no_memory();
+    s->topology = topology;
+    s->model = model;
+    s->world = world;
+    s->plans = plans;
+    s->capacity = capacity;
+    kith_status status = prepare(s, options);
+    if (status == KITH_OK)
+        status = try_all(s);
+    if (status == KITH_OK && s->tried == 0)
+        status = nothing_fits(s);
+    if (status == KITH_OK)
+        status = place_best(s);
+    if (status == KITH_OK) {
+        *count = s->count;
+        *tried = s->tried;
+    }
+    free(s->layouts);
+    free(s);
+    return status;
+}
