@@ -26,8 +26,10 @@ typedef struct ki_command {
 
 extern const ki_command ki_command_run;
 extern const ki_command ki_command_info;
+extern const ki_command ki_command_topo;
 extern const ki_command ki_command_flight;
 extern const ki_command ki_command_bench;
+extern const ki_command ki_command_plan;
 
 /* Prints "kith NAME: sentence" and where help is to stderr. Returns KI_EXIT_USAGE. */
 int ki_usage_error(const ki_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

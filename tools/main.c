@@ -13,8 +13,10 @@
 static const ki_command *const commands[] = {
     &ki_command_run,
     &ki_command_info,
+    &ki_command_topo,
     &ki_command_flight,
     &ki_command_bench,
+    &ki_command_plan,
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 

@@ -17,11 +17,13 @@
 static const char run_help[] =
     "Usage: kith run -n N [options] [--] PROGRAM [ARGUMENTS]\n"
     "Starts N ranks of PROGRAM on this machine and waits for them.\n\n"
-    "  -n, --ranks N         number of ranks, 1 to 4096; needed\n"
+    "  -n, --ranks N         number of ranks, 1 to 4096; needed where --placement does not say it\n"
     "      --backend NAME    backend that kith_init() uses (sets KITH_BACKEND)\n"
     "      --bind HOW        compact: equal shares of the usable cores, neighbouring ranks next to each other;\n"
     "                        spread: the same shares, neighbouring ranks far apart; none: not bound.\n"
     "                        Default: compact while N is at most the number of usable processors, else none\n"
+    "      --placement FILE  a placement of kith topo: gives each rank its variables, and binds it to the\n"
+    "                        processors near its GPU where they can be used here; --bind none leaves that out\n"
     "      --env NAME=VALUE  sets a variable for all ranks; can be repeated\n"
     "      --prefix          puts \"[rank] \" before every line of output; lines are never mixed, and those\n"
     "                        longer than 1 MiB are broken\n"
@@ -45,12 +47,13 @@ static const char run_help[] =
 static int run_main(int argc, char **argv);
 const ki_command ki_command_run = { "run", "Start ranks of a program on this machine", run_help, run_main };
 
-enum { OPTION_BACKEND = 256, OPTION_BIND, OPTION_ENV, OPTION_PREFIX, OPTION_TIMEOUT, OPTION_GRACE };
+enum { OPTION_BACKEND = 256, OPTION_BIND, OPTION_PLACEMENT, OPTION_ENV, OPTION_PREFIX, OPTION_TIMEOUT, OPTION_GRACE };
 
 static const struct option long_options[] = {
     { "ranks", required_argument, NULL, 'n' },
     { "backend", required_argument, NULL, OPTION_BACKEND },
     { "bind", required_argument, NULL, OPTION_BIND },
+    { "placement", required_argument, NULL, OPTION_PLACEMENT },
     { "env", required_argument, NULL, OPTION_ENV },
     { "prefix", no_argument, NULL, OPTION_PREFIX },
     { "timeout", required_argument, NULL, OPTION_TIMEOUT },
@@ -139,6 +142,9 @@ static int parse_options(int argc, char **argv, ki_run_options *options, const c
         case OPTION_BIND:
             status = set_bind(options, optarg);
             break;
+        case OPTION_PLACEMENT:
+            options->placement_path = optarg;
+            break;
         case OPTION_ENV:
             status = add_env(env, &options->env_count, optarg);
             break;
@@ -156,6 +162,23 @@ static int parse_options(int argc, char **argv, ki_run_options *options, const c
         }
     }
     return status;
+}
+
+/* Reads the placement, which may give the number of ranks. */
+static int use_placement(ki_run_options *options, ki_run_placement **placement)
+{
+    if (options->placement_path == NULL) return KI_EXIT_OK;
+    if (options->bind == KI_BIND_COMPACT || options->bind == KI_BIND_SPREAD)
+        return ki_usage_error(&ki_command_run, "--placement says where ranks run; only --bind none goes with it");
+    *placement = ki_run_placement_read(options->placement_path, options->bind != KI_BIND_NONE);
+    if (*placement == NULL) return KI_EXIT_USAGE;
+    int rank_count = ki_run_placement_rank_count(*placement);
+    if (options->rank_count != 0 && options->rank_count != rank_count)
+        return ki_usage_error(&ki_command_run, "-n says %d ranks, but %s has %d", options->rank_count,
+                              options->placement_path, rank_count);
+    options->rank_count = rank_count;
+    options->placement = *placement;
+    return KI_EXIT_OK;
 }
 
 static int check_options(const ki_run_options *options)
@@ -221,6 +244,7 @@ static int find_program(ki_run_options *options, char **path)
 static int run_main(int argc, char **argv)
 {
     char *path = NULL;
+    ki_run_placement *placement = NULL;
     const char **env = calloc((size_t)argc + 1, sizeof(*env));
     if (env == NULL) {
         perror("kith run");
@@ -229,9 +253,11 @@ static int run_main(int argc, char **argv)
     ki_run_options options = { .grace_ns = GRACE_DEFAULT_NS, .env = env };
     int status = parse_options(argc, argv, &options, env);
     options.program = argv + optind;
+    if (status == KI_EXIT_OK) status = use_placement(&options, &placement);
     if (status == KI_EXIT_OK) status = check_options(&options);
     if (status == KI_EXIT_OK) status = find_program(&options, &path);
     if (status == KI_EXIT_OK) status = ki_run_guard(&options);
+    ki_run_placement_destroy(placement);
     free(path);
     free(env);
     return status == HELP_PRINTED ? KI_EXIT_OK : status;

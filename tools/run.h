@@ -19,7 +19,7 @@
  *
  * Files: run.c options; run_guard.c the guard; run_start.c starts the job, run_launch.c one rank; run_supervise.c the
  * launcher's loop and its decisions; run_output.c prefixed output; run_bind.c processors; run_sweep.c the descendants
- * of a process.
+ * of a process; run_placement.c what --placement says.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -45,10 +45,14 @@
 
 typedef enum ki_bind_kind { KI_BIND_DEFAULT, KI_BIND_NONE, KI_BIND_COMPACT, KI_BIND_SPREAD } ki_bind_kind;
 
+typedef struct ki_run_placement ki_run_placement;
+
 typedef struct ki_run_options {
     int rank_count;
     ki_bind_kind bind;
     const char *backend; /* NULL: not said */
+    const char *placement_path;        /* NULL: not said */
+    const ki_run_placement *placement; /* NULL: none */
     bool is_prefixed, is_verbose;
     int64_t timeout_ns;     /* 0: none */
     int64_t grace_ns;       /* between SIGTERM and SIGKILL */
@@ -156,7 +160,20 @@ typedef struct ki_bind_plan {
 bool ki_bind_plan_create(ki_bind_kind kind, int rank_count, ki_bind_plan *plan, char *error, size_t error_nbytes);
 void ki_bind_plan_destroy(ki_bind_plan *plan);
 
+/* NULL: the rank is not bound. */
 const cpu_set_t *ki_bind_plan_share(const ki_bind_plan *plan, int rank);
+
+/* ---- run_placement.c ---- */
+
+/* Reads and checks a placement; NULL after a sentence on stderr. binds: ranks are bound where they can be. */
+ki_run_placement *ki_run_placement_read(const char *path, bool binds);
+void ki_run_placement_destroy(ki_run_placement *placement);
+int ki_run_placement_rank_count(const ki_run_placement *placement);
+/* Sets the rank's variables in this process. False when memory is short. */
+bool ki_run_placement_set_environment(const ki_run_placement *placement, int rank);
+/* Replaces the shares of a plan that has none; ranks without processors have an empty share. False when memory is
+ * short. */
+bool ki_run_placement_bind(const ki_run_placement *placement, ki_bind_plan *plan);
 
 /* ---- run_sweep.c ---- */
 

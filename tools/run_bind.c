@@ -181,5 +181,6 @@ void ki_bind_plan_destroy(ki_bind_plan *plan)
 const cpu_set_t *ki_bind_plan_share(const ki_bind_plan *plan, int rank)
 {
     if (plan->share_count == 0) return NULL;
-    return (const cpu_set_t *)((const char *)plan->shares + (size_t)rank * plan->share_nbytes);
+    const cpu_set_t *share = (const cpu_set_t *)((const char *)plan->shares + (size_t)rank * plan->share_nbytes);
+    return CPU_COUNT_S(plan->share_nbytes, share) > 0 ? share : NULL;
 }

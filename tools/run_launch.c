@@ -34,7 +34,7 @@ static bool set_number(const char *name, int value)
     return setenv(name, text, 1) == 0;
 }
 
-/* The user's variables come first, so that --env can set all but the rank's own. */
+/* The placement's variables come first, then the user's, so that --env can set all but the rank's own. */
 static bool set_environment(const ki_run_start *start, int rank)
 {
     const ki_run_options *options = start->options;
@@ -42,6 +42,7 @@ static bool set_environment(const ki_run_start *start, int rank)
     snprintf(store, sizeof(store), "tcp://127.0.0.1:0?file=%s/port", options->store_folder);
     bool is_set = setenv("KITH_STORE", store, 1) == 0 && setenv("KITH_SECRET", start->secret, 1) == 0;
     if (options->backend != NULL) is_set &= setenv("KITH_BACKEND", options->backend, 1) == 0;
+    if (options->placement != NULL) is_set &= ki_run_placement_set_environment(options->placement, rank);
     for (size_t i = 0; i < options->env_count; i++) {
         char *name = strdup(options->env[i]);
         if (name == NULL) return false;

@@ -56,11 +56,22 @@ static void start_ranks(ki_run_job *self, ki_run_start *start)
     }
 }
 
+/* A placement says itself where ranks run. */
+static bool plan_binding(ki_run_job *self, char *error, size_t error_nbytes)
+{
+    const ki_run_options *options = self->options;
+    ki_bind_kind kind = options->placement != NULL ? KI_BIND_NONE : options->bind;
+    if (!ki_bind_plan_create(kind, options->rank_count, &self->bind, error, error_nbytes)) return false;
+    if (options->placement == NULL || ki_run_placement_bind(options->placement, &self->bind)) return true;
+    snprintf(error, error_nbytes, "memory is short");
+    return false;
+}
+
 void ki_run_job_start(ki_run_job *self)
 {
     char error[256], secret[33];
     int error_fds[2];
-    if (!ki_bind_plan_create(self->options->bind, self->options->rank_count, &self->bind, error, sizeof(error))) {
+    if (!plan_binding(self, error, sizeof(error))) {
         ki_run_job_fail(self, KI_RUN_EXIT_FAILED, error);
         return;
     }

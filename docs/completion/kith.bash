@@ -15,7 +15,15 @@ _kith_values() {
     --buffers) echo ordinary mapped registered ;;
     --op) echo all_reduce reduce_scatter all_gather all_to_all broadcast barrier ping_pong sendrecv ;;
     --mode) echo cold back_to_back both ;;
-    --dtype) echo f32 f64 bf16 int32 ;;
+    --dtype) [ "${COMP_WORDS[1]}" = plan ] && echo bf16 f16 f32 fp8 || echo f32 f64 bf16 int32 ;;
+    --model) kith plan --list 2>/dev/null | sed 's/ .*//' ;;
+    --schedule) echo naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v ;;
+    --recompute) echo none selective full ;;
+    --zero) echo 0 1 2 3 ;;
+    --format) [ "${COMP_WORDS[1]}" = plan ] && echo text json || echo text json svg png pdf html ;;
+    --export) echo rankfile hostfile slurm env megatron kith ;;
+    --require) echo nvlink ;;
+    --order) echo tp-cp-ep-dp-pp tp-pp-dp ;;
     *) return 1 ;;
     esac
 }
@@ -24,7 +32,7 @@ _kith() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}" words i
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run info flight bench help --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "run info topo flight bench plan help --help --version" -- "$current")
         return
     fi
     # Behind "--" of kith run comes a command line of its own.
@@ -43,18 +51,32 @@ _kith() {
         return
     fi
     case "${COMP_WORDS[1]}" in
-    run) words="-n --ranks --backend --bind --env --prefix --timeout --grace --verbose --help --" ;;
+    run) words="-n --ranks --backend --bind --placement --env --prefix --timeout --grace --verbose --help --" ;;
     info) words="--json --config --algorithms --help" ;;
+    topo)
+        words="--input --machine --nodes --gpu --constants --tp --cp --ep --dp --pp --order --model --keep-order"
+        words+=" --format --output --export --require --list-constants --help lint diff"
+        ;;
     flight) words="--json --help" ;;
     bench)
         words="--backend --buffers --op --mode --min --max --factor --dtype --budget-ms --min-iterations"
         words+=" --max-iterations --rounds --label --variants --json --csv --serve --no-pin --help sweep overhead"
         ;;
-    help) words="run info flight bench" ;;
+    plan)
+        words="--model --config --list --tp --pp --dp --cp --ep --order --sp --zero --schedule --chunks --batch"
+        words+=" --microbatches --global-batch --seq --dtype --recompute --flash --input --nodes --gpu --peak"
+        words+=" --efficiency --memory --search --world --top --format --help"
+        case "$previous" in --config | --input) words="" ;; esac
+        ;;
+    help) words="run info topo flight bench plan" ;;
     *) words="" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
-    [ "${COMP_WORDS[1]}" = flight ] && mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current")
+    case "${COMP_WORDS[1]} $previous" in
+    "flight "* | "topo "* | "plan --config" | "plan --input")
+        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current")
+        ;;
+    esac
 }
 
 complete -F _kith kith

@@ -1,0 +1,118 @@
+/* tools/topo_read.c - from options to a machine: what is read, where ranks go on it, what a model costs there.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "topo.h"
+#include "topo_draw.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int ki_topo_refuse(kith_status status)
+{
+    char detail[1024]; /* quotes names of files, which may hold what drives a terminal */
+    snprintf(detail, sizeof(detail), "%s", kith_error_detail());
+    ki_text_clean(detail);
+    ki_topo_progress_end();
+    fprintf(stderr, "kith topo: %s\n", detail[0] != '\0' ? detail : kith_status_sentence(status));
+    return KI_TOPO_REFUSED;
+}
+
+/* A number of nodes is for one node that is described without a name; where nodes are listed it would be ignored. */
+static int check_node_count(const ki_topo_options *options, kith_topology *topology)
+{
+    int wanted = options->reading.node_count, count = kith_topology_node_count(topology);
+    if (wanted == 0 || wanted == count)
+        return KI_EXIT_OK;
+    fprintf(stderr, "kith topo: --nodes %d cannot be used: %d node%s listed in what was read\n", wanted, count,
+            count == 1 ? " is" : "s are");
+    return KI_TOPO_REFUSED;
+}
+
+int ki_topo_load(const ki_topo_options *options, const char *const *paths, size_t path_count, kith_topology **topology)
+{
+    kith_status status = path_count == 0 ? kith_topology_detect(&options->reading, topology)
+                                         : kith_topology_load(paths, path_count, &options->reading, topology);
+    ki_topo_progress_end();
+    if (status != KITH_OK)
+        return ki_topo_refuse(status);
+    return check_node_count(options, *topology);
+}
+
+/* Reports for people and programs have a placement whenever there are GPUs; the drawings, too: they show groups. */
+static bool wants_placement(const ki_topo_options *options, const kith_topology *topology)
+{
+    return kith_topology_gpu_count(topology) > 0 || options->has_layout || options->needs_nvlink ||
+           options->export_form >= 0;
+}
+
+/* A name of the table, or the path of a config.json. */
+static kith_status find_model(const char *name, kith_model *model)
+{
+    bool is_path = strchr(name, '/') != NULL || access(name, R_OK) == 0;
+    return is_path ? kith_model_read(name, model) : kith_model_named(name, model);
+}
+
+static kith_status make_plan(const ki_topo_options *options, const kith_model *model, const int *sizes,
+                             ki_topo_machine *machine)
+{
+    kith_plan_options planning = KITH_PLAN_OPTIONS_INIT;
+    planning.tp = sizes[0];
+    planning.cp = sizes[1];
+    planning.ep = sizes[2];
+    planning.dp = sizes[3];
+    planning.pp = sizes[4];
+    planning.order = options->placing.order;
+    return kith_plan_make(machine->topology, model, &planning, &machine->plan);
+}
+
+/* With a model the axes are weighed by its traffic. Sizes that were left open are those of a placement without it. */
+static kith_status place_model(const ki_topo_options *options, ki_topo_machine *machine)
+{
+    static const char *const names[KITH_PLACEMENT_AXES] = { "tp", "cp", "ep", "dp", "pp" };
+    kith_axis_traffic traffic[KITH_PLACEMENT_AXES];
+    kith_placement *first = NULL;
+    kith_model model;
+    int sizes[KITH_PLACEMENT_AXES];
+    kith_status status = find_model(options->model, &model);
+    if (status == KITH_OK)
+        status = kith_place(machine->topology, &options->placing, &first);
+    if (status != KITH_OK)
+        return status;
+    for (int i = 0; i < KITH_PLACEMENT_AXES; i++)
+        sizes[i] = kith_placement_axis(first, names[i])->size;
+    kith_placement_destroy(first);
+    status = make_plan(options, &model, sizes, machine);
+    if (status != KITH_OK)
+        return status;
+    machine->has_plan = true;
+    kith_plan_traffic(&machine->plan, traffic);
+    kith_placement_options placing = options->placing;
+    placing.tp = sizes[0];
+    placing.cp = sizes[1];
+    placing.ep = sizes[2];
+    placing.dp = sizes[3];
+    placing.pp = sizes[4];
+    placing.traffic = traffic;
+    return kith_place(machine->topology, &placing, &machine->placement);
+}
+
+int ki_topo_machine_make(const ki_topo_options *options, ki_topo_machine *machine)
+{
+    *machine = (ki_topo_machine){ 0 };
+    int result = ki_topo_load(options, options->paths, options->path_count, &machine->topology);
+    if (result != KI_EXIT_OK || !wants_placement(options, machine->topology))
+        return result;
+    kith_status status = options->model != NULL ? place_model(options, machine)
+                                                : kith_place(machine->topology, &options->placing, &machine->placement);
+    ki_topo_progress_end();
+    return status == KITH_OK ? KI_EXIT_OK : ki_topo_refuse(status);
+}
+
+void ki_topo_machine_destroy(ki_topo_machine *machine)
+{
+    kith_placement_destroy(machine->placement);
+    kith_topology_destroy(machine->topology);
+    *machine = (ki_topo_machine){ 0 };
+}
