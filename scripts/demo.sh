@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demonstration: the program of README.md on four local ranks over each backend that can be used here, then a short
-# benchmark. A backend that is there and does not give the right sum fails the demonstration.
+# The demonstration: what this machine is, then the program of README.md on four local ranks over each backend that can be
+# used here, and a short benchmark. A backend that is there and does not give the right sum fails the demonstration.
 #
 #     scripts/demo.sh [build folder]
 #
@@ -60,8 +60,21 @@ over_everything() {
     done
 }
 
+# What the machine is and where ranks would go on a larger one.
+show_topology() {
+    say "this machine: kith topo"
+    "$kith" topo || failed=1
+    say "tensor-parallel pairs on eight V100: kith topo --tp 2 \"8 V100 in a cube mesh, 4 NICs\""
+    "$kith" topo --tp 2 "8 V100 in a cube mesh, 4 NICs" | sed -n '/^placement/,$p'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
+    say "a 70B model on NVLink, PCIe and InfiniBand: kith plan"
+    "$kith" plan --model llama-2-70b --tp 8 --batch 4 --seq 4096 | sed -n '/^Tensor/,/^$/p'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
+}
+
 say "what works here"
 "$kith" info || failed=1
+show_topology
 over_everything
 echo
 [ $failed -eq 0 ] && echo "demo: all went well" || echo "demo: something FAILED, see above"
