@@ -6,6 +6,7 @@
  */
 #include "matrix.h"
 
+#include "hardware.h"
 #include "sets.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ void ki_matrix_set_affinities(const ki_matrix *m, ki_kind *kind)
         if (device->numa.at != NULL)
             ki_gpu_set_numas(m->t, gpu, ki_topology_dup_n(m->t, device->numa.at, device->numa.length), "nvidia-smi");
         if (device->memory_numa.at != NULL)
-            gpu->memory_numa = atoi(ki_topology_dup_n(m->t, device->memory_numa.at, device->memory_numa.length));
+            gpu->memory_numa =
+                ki_text_number(ki_topology_dup_n(m->t, device->memory_numa.at, device->memory_numa.length), 10);
     }
 }
 
