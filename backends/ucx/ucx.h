@@ -16,7 +16,8 @@
  * Cancelling something that UCX has (an eager send behind a full queue, a transfer under way): it is driven on for
  * KI_UCX_CANCEL_MS; if the peer does not move, its endpoint is closed by force, upon which UCX ends all requests on it
  * and touches no buffer again. Then messages with that peer fail in all groups, which is what a peer deserves that
- * stopped in the middle of a transfer.
+ * stopped in the middle of a transfer. Both waits belong to the peer and not to the operation: a collective may have
+ * dozens of pieces under way to a rank that died.
  *
  * Peers that die: UCX tells through the endpoint's error handler (TCP at once, shared memory by a check every
  * second). The handler marks the peer in all groups and tells the core. A peer that closes says BYE first, so its
@@ -53,9 +54,10 @@ typedef struct ucx_peer {
     void *address; /* NULL: not known yet */
     ucp_ep_h ep;   /* NULL: none yet, or closed */
     int world_rank;
-    bool is_failed;     /* no endpoint is made again */
-    bool has_left;      /* said BYE */
-    bool needs_closing; /* failed in UCX's error handler; closed at the next progress */
+    bool is_failed;       /* no endpoint is made again */
+    bool has_left;        /* said BYE */
+    bool needs_closing;   /* failed in UCX's error handler; closed at the next progress */
+    int64_t let_go_by_ms; /* of a failed peer: how long its cancelled operations wait for UCX; 0: none was cancelled */
 } ucx_peer;
 
 struct ucx_be {

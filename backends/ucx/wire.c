@@ -139,27 +139,42 @@ static kith_status wire_data_send(ki_msg_op *op, uint64_t token)
                        op->nbytes_moving, op, UCP_AM_SEND_FLAG_RNDV);
 }
 
+/* Drives an operation on that is to be cancelled, while its peer lives. */
+static void drive_on(ki_msg_op *op, const ucx_peer *peer)
+{
+    int64_t until = ucx_now_ms() + KI_UCX_CANCEL_MS;
+    while (op->state != KI_MSG_DONE && !peer->is_failed && ucx_now_ms() < until)
+        peer->be->ucx->ucp_worker_progress(peer->be->worker);
+}
+
+/* Closes the peer's endpoint, upon which UCX ends its requests; those that it does not end in time it never ends. */
+static void force_end(ki_msg_op *op, ucx_peer *peer)
+{
+    ucx_be *be = peer->be;
+    ucx_endpoint_force(peer, "it stopped in the middle of a message that was cancelled");
+    bool is_first = peer->let_go_by_ms == 0;
+    if (is_first)
+        peer->let_go_by_ms = ucx_now_ms() + KI_UCX_CANCEL_MS;
+    do
+        be->ucx->ucp_worker_progress(be->worker);
+    while (op->state != KI_MSG_DONE && ucx_now_ms() < peer->let_go_by_ms);
+    if (op->state != KI_MSG_DONE && is_first)
+        be->host->log(be->host->cookie, KITH_LOG_ERROR,
+                      "ucx: UCX did not let go of a buffer after its endpoint was closed");
+}
+
 static void wire_detach(ki_msg_op *op)
 {
     ucx_be *be = (ucx_be *)op->group->wire_group;
     ucx_packet *packet = (ucx_packet *)(uintptr_t)op->wire[0];
+    ucx_peer *peer = &be->peers[op->group->world_ranks[op->peer]];
     if (packet == NULL || packet->op != op) /* waits for DATA: UCX does not know the buffer */
         return;
-    int64_t until = ucx_now_ms() + KI_UCX_CANCEL_MS;
-    while (op->state != KI_MSG_DONE && ucx_now_ms() < until)
-        be->ucx->ucp_worker_progress(be->worker);
-    if (op->state == KI_MSG_DONE)
-        return;
-    ucx_endpoint_force(&be->peers[op->group->world_ranks[op->peer]],
-                       "it stopped in the middle of a message that was cancelled");
-    until = ucx_now_ms() + KI_UCX_CANCEL_MS;
-    while (op->state != KI_MSG_DONE && ucx_now_ms() < until)
-        be->ucx->ucp_worker_progress(be->worker);
-    if (op->state != KI_MSG_DONE) {
+    drive_on(op, peer);
+    if (op->state != KI_MSG_DONE)
+        force_end(op, peer);
+    if (op->state != KI_MSG_DONE)
         packet->op = NULL;
-        be->host->log(be->host->cookie, KITH_LOG_ERROR,
-                      "ucx: UCX did not let go of a buffer after its endpoint was closed");
-    }
 }
 
 const ki_wire ucx_wire = {
