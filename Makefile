@@ -6,12 +6,12 @@
 #     make bench-peers   benchmark beside raw Open MPI and MPICH in one run
 #     make install PREFIX=/usr/local
 #
-# JOBS limits the compilers that run at once, CMAKE_FLAGS is handed to cmake.
+# JOBS limits the compilers that run at once, TEST_JOBS the tests, CMAKE_FLAGS is handed to cmake.
 BUILD       ?= build/release
 PREFIX      ?= /usr/local
 CMAKE_FLAGS ?=
 JOBS        ?= $(shell nproc 2>/dev/null || echo 2)
-TEST_JOBS   ?= 2
+TEST_JOBS   ?= $(shell expr 2 \* $(JOBS)) # a test waits for half of its time
 
 all: build
 
@@ -29,7 +29,7 @@ demo: deps
 	@scripts/demo.sh $(BUILD)
 
 check: demo
-	@ctest --test-dir $(BUILD) --parallel $(TEST_JOBS) --output-on-failure --repeat until-pass:3
+	@ctest --test-dir $(BUILD) --parallel $(TEST_JOBS) --output-on-failure --repeat until-pass:2
 
 bench-peers: build
 	@cmake --build $(BUILD) --target bench-peers

@@ -7,6 +7,11 @@
 #                                             a loadable backend: lib/kith/libkith_<name>[_<variant>].so
 #     kith_test(NAME test_x SOURCES a.c LABEL core [RANKS n] [TIMEOUT s] [INTERNAL] [LIBRARIES ...] [LAUNCH ...] [ENV ...])
 #     kith_script_test(NAME x LABEL tools COMMAND ... [TIMEOUT s] [ENV ...])
+#     kith_test_needs(<label>... TARGETS <target>...)
+#                                             what tests with these labels run; kith_test does it by itself
+#
+# `cmake --build <dir> --target tests_<label>` builds what the tests with this label need and nothing else: the library, its
+# modules and the command, besides what the tests name. It is what .ci/run does in its parts that run a part of the tests.
 #
 # The objects of one folder are a target of their own, so that per-file flags set in that folder apply. They are compiled
 # once and go into libkith.so (only kith_* visible) and into the static kith_internal, which INTERNAL tests link to reach the
@@ -104,6 +109,31 @@ endfunction()
 
 # ---- tests ----
 
+# What any test may run through a launcher, a setting or a script.
+function(kith_test_needs)
+    cmake_parse_arguments(arg "" "" "TARGETS" ${ARGN})
+    foreach(label IN LISTS arg_UNPARSED_ARGUMENTS)
+        if(NOT TARGET tests_${label})
+            get_property(modules GLOBAL PROPERTY KITH_MODULE_TARGETS)
+            add_custom_target(tests_${label})
+            add_dependencies(tests_${label} kith ${modules})
+            if(TARGET kith_command)
+                add_dependencies(tests_${label} kith_command)
+            endif()
+        endif()
+        if(arg_TARGETS)
+            add_dependencies(tests_${label} ${arg_TARGETS})
+        endif()
+    endforeach()
+endfunction()
+
+# The targets whose files a command names.
+function(kith_targets_of out)
+    string(REGEX MATCHALL "\\$<TARGET_FILE:[^>]+>" names "${ARGN}")
+    list(TRANSFORM names REPLACE "^\\$<TARGET_FILE:(.*)>$" "\\1")
+    set(${out} "${names}" PARENT_SCOPE)
+endfunction()
+
 find_program(KITH_BASH NAMES bash REQUIRED)
 find_program(KITH_CXX NAMES c++ g++ clang++) # only tests compile C++, and only where there is a compiler
 mark_as_advanced(KITH_BASH KITH_CXX)
@@ -176,11 +206,14 @@ function(kith_test)
         set(command "${PROJECT_BINARY_DIR}/bin/kith" run -n ${arg_RANKS} -- ${command})
     endif()
     add_test(NAME ${arg_NAME} COMMAND ${command})
+    kith_test_needs(${arg_LABEL} TARGETS ${arg_NAME})
     kith_test_properties(${arg_NAME} "${arg_LABEL}" "${arg_TIMEOUT}" "${arg_RANKS}" ${arg_ENV})
 endfunction()
 
 function(kith_script_test)
     cmake_parse_arguments(arg "" "NAME;TIMEOUT;RANKS" "LABEL;COMMAND;ENV" ${ARGN})
     add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
+    kith_targets_of(targets ${arg_COMMAND})
+    kith_test_needs(${arg_LABEL} TARGETS ${targets})
     kith_test_properties(${arg_NAME} "${arg_LABEL}" "${arg_TIMEOUT}" "${arg_RANKS}" ${arg_ENV})
 endfunction()

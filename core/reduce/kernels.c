@@ -10,12 +10,13 @@
 
 static bool is_runnable(const ki_kernels *kernels)
 {
-#ifdef __x86_64__
+#ifdef KI_HAS_X86_KERNELS
     /* The compiler's run-time check asks the operating system for the registers too. */
     if (kernels == &ki_kernels_avx512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (kernels == &ki_kernels_avx2) return __builtin_cpu_supports("avx2");
+    if (kernels == &ki_kernels_avx2)
+        return __builtin_cpu_supports("avx2");
 #endif
     return kernels == &ki_kernels_generic;
 }
@@ -23,17 +24,18 @@ static bool is_runnable(const ki_kernels *kernels)
 const ki_kernels *ki_kernels_at(size_t index)
 {
     static const ki_kernels *const all[] = {
-#ifdef __x86_64__
+#ifdef KI_HAS_X86_KERNELS
         &ki_kernels_avx512,
         &ki_kernels_avx2,
 #endif
         &ki_kernels_generic,
     };
-#ifdef __x86_64__
+#ifdef KI_HAS_X86_KERNELS
     __builtin_cpu_init();
 #endif
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (is_runnable(all[i]) && index-- == 0) return all[i];
+        if (is_runnable(all[i]) && index-- == 0)
+            return all[i];
     }
     return NULL;
 }
@@ -42,7 +44,8 @@ static const ki_kernels *find(const char *isa)
 {
     const ki_kernels *kernels;
     for (size_t i = 0; (kernels = ki_kernels_at(i)) != NULL; i++) {
-        if (strcmp(kernels->isa, isa) == 0) return kernels;
+        if (strcmp(kernels->isa, isa) == 0)
+            return kernels;
     }
     return NULL;
 }
@@ -51,7 +54,8 @@ static const ki_kernels *choose(void)
 {
     const ki_kernels *best = ki_kernels_at(0);
     const char *wanted = getenv("KITH_KERNELS");
-    if (wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "auto") == 0) return best;
+    if (wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "auto") == 0)
+        return best;
     const ki_kernels *found = find(wanted);
     if (found == NULL)
         ki_log(KITH_LOG_WARN,
@@ -76,7 +80,8 @@ const ki_kernels *ki_kernels_get(void)
 bool ki_kernels_select(const char *isa)
 {
     const ki_kernels *found = find(isa);
-    if (found != NULL) atomic_store_explicit(&in_use, found, memory_order_relaxed);
+    if (found != NULL)
+        atomic_store_explicit(&in_use, found, memory_order_relaxed);
     return found != NULL;
 }
 

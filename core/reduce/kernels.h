@@ -47,8 +47,12 @@ typedef struct ki_kernels {
     void (*fence)(void);
 } ki_kernels;
 
+#if defined(__x86_64__) && !defined(KI_GENERIC_KERNELS_ALONE)
+#define KI_HAS_X86_KERNELS 1
+#endif
+
 extern const ki_kernels ki_kernels_generic;
-#ifdef __x86_64__
+#ifdef KI_HAS_X86_KERNELS
 extern const ki_kernels ki_kernels_avx2;
 extern const ki_kernels ki_kernels_avx512;
 #endif

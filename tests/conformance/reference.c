@@ -23,6 +23,27 @@ bool ref_is_signed(kith_dtype dtype)
            dtype == KITH_INT64;
 }
 
+static size_t nbytes_of(kith_dtype dtype)
+{
+    switch (dtype) {
+    case KITH_F64:
+    case KITH_INT64:
+    case KITH_UINT64:
+        return 8;
+    case KITH_F32:
+    case KITH_INT32:
+    case KITH_UINT32:
+        return 4;
+    case KITH_F16:
+    case KITH_BF16:
+    case KITH_INT16:
+    case KITH_UINT16:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
 /* ---- small formats: sign, exponent bits, mantissa bits ---- */
 
 typedef struct format {
@@ -102,7 +123,7 @@ unsigned ref_nearest(kith_dtype dtype, double value)
 
 void ref_put(void *buffer, kith_dtype dtype, size_t index, long value)
 {
-    unsigned char *at = (unsigned char *)buffer + index * kith_dtype_nbytes(dtype);
+    unsigned char *at = (unsigned char *)buffer + index * nbytes_of(dtype);
     if (dtype == KITH_F32) {
         float x = (float)value;
         memcpy(at, &x, sizeof x);
@@ -112,20 +133,20 @@ void ref_put(void *buffer, kith_dtype dtype, size_t index, long value)
     } else if (ref_is_float(dtype)) {
         uint16_t code = (uint16_t)encode(dtype, value);
         uint8_t byte = (uint8_t)code;
-        if (kith_dtype_nbytes(dtype) == 2)
+        if (nbytes_of(dtype) == 2)
             memcpy(at, &code, 2);
         else
             *at = byte;
     } else { /* the low bytes of two's complement */
         uint64_t bits = (uint64_t)value;
-        for (size_t i = 0; i < kith_dtype_nbytes(dtype); i++)
+        for (size_t i = 0; i < nbytes_of(dtype); i++)
             at[i] = (unsigned char)(bits >> 8 * i);
     }
 }
 
 static long from_double(double x)
 {
-    return isnan(x) || isinf(x) || x != floor(x) || fabs(x) > 1e15 ? NOT_A_VALUE : (long)x;
+    return fabs(x) <= 1e15 && x == (double)(long)x ? (long)x : NOT_A_VALUE; /* NaN is not below anything */
 }
 
 static long wrap(kith_dtype dtype, uint64_t bits)
@@ -150,7 +171,7 @@ static long wrap(kith_dtype dtype, uint64_t bits)
 
 long ref_get(const void *buffer, kith_dtype dtype, size_t index)
 {
-    const unsigned char *at = (const unsigned char *)buffer + index * kith_dtype_nbytes(dtype);
+    const unsigned char *at = (const unsigned char *)buffer + index * nbytes_of(dtype);
     if (dtype == KITH_F32) {
         float x;
         memcpy(&x, at, sizeof x);
@@ -162,7 +183,7 @@ long ref_get(const void *buffer, kith_dtype dtype, size_t index)
         return from_double(x);
     }
     uint64_t bits = 0;
-    for (size_t i = 0; i < kith_dtype_nbytes(dtype); i++)
+    for (size_t i = 0; i < nbytes_of(dtype); i++)
         bits |= (uint64_t)at[i] << 8 * i;
     return ref_is_float(dtype) ? from_double(ref_decode(dtype, (unsigned)bits)) : wrap(dtype, bits);
 }

@@ -2,8 +2,9 @@
  * reference.
  *
  * The argument selects a depth: "full" (default) walks every dtype and op for small counts and a few for large ones;
- * "brief" is for runs that repeat the suite under many forced algorithms. Guards before and after each output buffer
- * must survive, and inputs of out-of-place calls must not change.
+ * "few" takes those few for all counts, for runs that look at who touches memory and not at arithmetic; "brief" does
+ * without the largest count besides, for runs that repeat the suite under many forced algorithms. Guards before and
+ * after each output buffer must survive, and inputs of out-of-place calls must not change.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -428,13 +429,13 @@ static bool is_rich(kith_dtype dtype)
     return dtype == KITH_F32 || dtype == KITH_BF16 || dtype == KITH_INT64;
 }
 
-static void walk_count(point *p, bool is_brief)
+static void walk_count(point *p, bool is_few)
 {
     bool is_big = p->count > 1000;
     for (int dtype = 0; dtype < KITH_DTYPE_COUNT; dtype++) {
         p->dtype = (kith_dtype)dtype;
         p->element = kith_dtype_nbytes(p->dtype);
-        if ((is_big && !is_rich(p->dtype)) || (is_brief && !is_rich(p->dtype)))
+        if ((is_big && !is_rich(p->dtype)) || (is_few && !is_rich(p->dtype)))
             continue;
         for (int place = 0; place < 2; place++) {
             p->in_place = place == 1;
@@ -444,8 +445,7 @@ static void walk_count(point *p, bool is_brief)
             for (p->op = 0; p->op < KITH_OP_BUILTIN_COUNT; p->op++) {
                 if (!kith_op_is_defined(p->op, p->dtype))
                     REQUIRE_STATUS(kith_coll_query(p->group, KITH_ALL_REDUCE, p->dtype, p->op), KITH_ERR_UNSUPPORTED);
-                else if (!(is_big || is_brief) || p->op == KITH_SUM || p->op == KITH_AVG ||
-                         (is_brief && p->op == KITH_MAX))
+                else if (!(is_big || is_few) || p->op == KITH_SUM || p->op == KITH_AVG || (is_few && p->op == KITH_MAX))
                     test_reductions(p);
             }
         }
@@ -455,6 +455,7 @@ static void walk_count(point *p, bool is_brief)
 void suite_collectives(rank_info *info)
 {
     bool is_brief = info->argument != NULL && strcmp(info->argument, "brief") == 0;
+    bool is_few = is_brief || (info->argument != NULL && strcmp(info->argument, "few") == 0);
     point p = { .info = info, .group = info->world, .rank = info->rank, .size = info->size };
     size_t n = (size_t)info->size;
     const size_t counts[] = { 0, 1, n - 1, n, n + 1, 736, 4097, 1048576 };
@@ -462,7 +463,7 @@ void suite_collectives(rank_info *info)
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
         p.count = counts[c];
         if (p.count < 1000000)
-            walk_count(&p, is_brief);
+            walk_count(&p, is_few);
         REQUIRE_OK(kith_barrier(p.group));
     }
     /* one large point an operation: the walk above would take minutes with it */

@@ -199,17 +199,33 @@ static bool place_buffers(trial *t)
     }
 }
 
+/* The first of the data that repeat: of a rank, or of the result where rank is negative. */
+static void find_period(const trial *t, int rank, size_t first, float period[PERIOD])
+{
+    for (size_t i = 0; i < PERIOD; i++)
+        period[i] = rank < 0 ? t->reduced[(first + i) % PERIOD] : value_of(t, rank, first + i);
+}
+
 static void check_block(const trial *t, const float *got, size_t count, int from, size_t first)
 {
-    for (size_t i = 0; i < count; i++) {
-        float wanted = from < 0 ? t->reduced[(first + i) % PERIOD] : value_of(t, from, first + i);
-        if (got[i] != wanted) {
+    float wanted[PERIOD];
+    find_period(t, from, first, wanted);
+    for (size_t i = 0, k = 0; i < count; i++, k = k + 1 < PERIOD ? k + 1 : 0) {
+        if (got[i] != wanted[k]) {
             harness_fail(t->me, "%s op %d root %d count %zu %s: element %zu is %g, wanted %g (from %d)",
                          kith_coll_name(t->kind), t->op, t->root, t->count,
-                         t->is_in_place ? "in place" : "out of place", i, (double)got[i], (double)wanted, from);
+                         t->is_in_place ? "in place" : "out of place", i, (double)got[i], (double)wanted[k], from);
             return;
         }
     }
+}
+
+static void fill_input(const trial *t)
+{
+    float period[PERIOD];
+    find_period(t, t->me->rank, 0, period);
+    for (size_t i = 0, k = 0; i < t->send_count; i++, k = k + 1 < PERIOD ? k + 1 : 0)
+        t->send[i] = period[k];
 }
 
 static void check_result(const trial *t)
@@ -289,9 +305,8 @@ static void try_one(trial *t)
         area_counts[0] = area_counts[1] = t->send_count > t->recv_count ? t->send_count : t->recv_count;
     for (int k = 0; k < 2; k++)
         memset(t->areas[k], GUARD_BYTE, area_counts[k] * 4 + 2 * GUARD);
-    bool has_input = t->kind != KITH_BROADCAST || t->me->rank == t->root;
-    for (size_t i = 0; has_input && i < t->send_count; i++)
-        t->send[i] = value_of(t, t->me->rank, i);
+    if (t->kind != KITH_BROADCAST || t->me->rank == t->root)
+        fill_input(t);
     kith_be_reducer reducer;
     harness_reducer(&reducer, KITH_F32, t->op);
     bool is_reducing = t->kind == KITH_ALL_REDUCE || t->kind == KITH_REDUCE || t->kind == KITH_REDUCE_SCATTER ||
