@@ -178,6 +178,14 @@ int ki_grid_extent(const ki_grid *grid, unsigned mask)
     return extent;
 }
 
+int ki_grid_axis(const ki_grid *grid, const char *name)
+{
+    for (int i = 0; i < grid->axis_count; i++)
+        if (strcmp(grid->names[i], name) == 0)
+            return i;
+    return -1;
+}
+
 int ki_grid_coord(const ki_grid *grid, int position, int axis)
 {
     for (int i = 0; i < axis; i++)

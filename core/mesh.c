@@ -137,17 +137,9 @@ static kith_status add_products(kith_mesh *mesh, const kith_mesh_options *option
     return KITH_OK;
 }
 
-static int pp_axis(const ki_grid *grid)
-{
-    for (int i = 0; i < grid->axis_count; i++)
-        if (strcmp(grid->names[i], "pp") == 0)
-            return i;
-    return -1;
-}
-
 static kith_status add_embed(kith_mesh *mesh, const kith_mesh_options *options)
 {
-    int axis = pp_axis(&mesh->grid);
+    int axis = ki_grid_axis(&mesh->grid, "pp");
     if (axis < 0 || mesh->grid.sizes[axis] < 2)
         return KITH_OK;
     int stages = mesh->grid.sizes[axis], coord = ki_grid_coord(&mesh->grid, mesh->position, axis);
@@ -176,10 +168,10 @@ static kith_status make_groups(kith_mesh *mesh, const kith_mesh_options *options
 
 /* ---- agreeing ---- */
 
-/* What every rank tells the others: whether it made the same mesh, and where it runs. */
+/* What every rank tells the others: whether it made the same mesh, where it runs, and what it sees there. */
 typedef struct mesh_fact {
     uint64_t hash;
-    int64_t launched_gpu;
+    int32_t launched_gpu, visible_gpus;
 } mesh_fact;
 
 static uint64_t hash_devices(uint64_t hash, const kith_placement *devices)
@@ -210,7 +202,7 @@ static kith_status place_on_devices(kith_mesh *mesh, const kith_placement *devic
     int world = mesh->grid.world, known = 0;
     int *launched = room, *order = room + world, *scratch = order + world;
     for (int i = 0; i < world; i++) {
-        launched[i] = (int)all[i].launched_gpu;
+        launched[i] = all[i].launched_gpu;
         known += launched[i] >= 0;
     }
     if (known > 0 && known < world)
@@ -221,10 +213,18 @@ static kith_status place_on_devices(kith_mesh *mesh, const kith_placement *devic
     return status == KITH_OK ? place(mesh, order) : status;
 }
 
+static void warn_visible(const kith_mesh *mesh, const mesh_fact *all, int *room)
+{
+    for (int i = 0; i < mesh->grid.world; i++)
+        room[i] = all[i].visible_gpus;
+    ki_mesh_warn_visible(mesh, room, room + mesh->grid.world);
+}
+
 /* Same mesh on all ranks? Then, with devices, who takes which position. */
 static kith_status agree(kith_group *base, kith_mesh *mesh, kith_status mine, const kith_mesh_options *options)
 {
-    mesh_fact own = { mine == KITH_OK ? hash_mesh(mesh, options) : 0, options->launched_gpu };
+    mesh_fact own = { mine == KITH_OK ? hash_mesh(mesh, options) : 0, options->launched_gpu,
+                      options->visible_gpus > 0 ? options->visible_gpus : ki_visible_gpu_count() };
     mesh_fact *all = (mesh_fact *)calloc((size_t)base->size, sizeof *all + 4 * sizeof(int));
     if (all == NULL && mine == KITH_OK)
         mine = ki_fail(KITH_ERR_NO_MEMORY, "kith_mesh_create: no memory");
@@ -235,6 +235,8 @@ static kith_status agree(kith_group *base, kith_mesh *mesh, kith_status mine, co
                 ki_fail(KITH_ERR_MISMATCH, "kith_mesh_create: ranks 0 and %d gave different axes, order or options", i);
     if (status == KITH_OK && options->devices != NULL)
         status = place_on_devices(mesh, options->devices, all, (int *)(all + base->size));
+    if (status == KITH_OK)
+        warn_visible(mesh, all, (int *)(all + base->size));
     free(all);
     return status;
 }

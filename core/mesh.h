@@ -29,7 +29,17 @@ int ki_grid_extent(const ki_grid *grid, unsigned mask);
 
 int ki_grid_coord(const ki_grid *grid, int position, int axis);
 
+/* Number of the axis with that name; -1: none. */
+int ki_grid_axis(const ki_grid *grid, const char *name);
+
 /* Positions of the group of `position` along mask, in the mesh's order: members[extent]. */
 void ki_grid_members(const ki_grid *grid, unsigned mask, int position, int *members);
+
+/* mesh_visible.c: how many GPUs this process sees, as the masks of GPU runtimes say; 0: none says so. */
+int ki_visible_gpu_count(void);
+struct kith_mesh;
+/* Rank 0 logs a warning when ranks of one tp group share a host and see one GPU each. visible: of each rank of base;
+ * room: a number for each rank. */
+void ki_mesh_warn_visible(const struct kith_mesh *mesh, const int *visible, int *room);
 
 #endif

@@ -13,6 +13,7 @@
  */
 #include "detect.h"
 
+#include "acs.h"
 #include "nvml.h"
 #include "reader.h"
 #include "sysfs.h"
@@ -172,6 +173,7 @@ static void describe(ki_hwloc *h, const char *nvml_library)
         ki_nvml_describe(h->t, h->kind, nvml);
     if (hwloc_topology_is_thissystem(h->hw))
         ki_visible_apply(h->t, h->kind);
+    ki_acs_check(h->t, h->kind, hwloc_topology_is_thissystem(h->hw) || getenv("HWLOC_FSROOT") != NULL);
     doubt_cores(h);
     doubt_binding(h);
     doubt_domains(h);

@@ -131,7 +131,8 @@ static void lint_sxm(kith_topology *t, int k, const kith_node_kind *kind)
     if (kind->nvlink == KITH_KNOWN && !has_any && sxm > 1)
         ki_topology_doubt(t, k, -1, kind->name, 0, "sxm-without-nvlink",
                           "%d GPUs are of a model with NVLink and none is reported: is the fabric manager running, is "
-                          "NVSwitch given to this machine?",
+                          "NVSwitch given to this machine? (it can be passed to one virtual machine only; several need "
+                          "the fabric manager's shared NVSwitch mode)",
                           sxm);
     if (kind->nvlink == KITH_UNKNOWN && kind->gpu_count > 1 && !has_any && !is_told(t, k, -1, "nvlink-unknown") &&
         !is_told(t, k, -1, "nvlink-left-out"))
@@ -175,6 +176,40 @@ static void lint_numa_overlap(kith_topology *t, int k, const kith_node_kind *kin
         ki_cpuset_fini(&set);
     }
     ki_cpuset_fini(&seen);
+}
+
+/* The union of the masks; false where one is unknown. */
+static bool unite(const kith_node_kind *kind, bool is_of_packages, ki_cpuset *all)
+{
+    int count = is_of_packages ? kind->package_count : kind->numa_count;
+    for (int i = 0; i < count; i++) {
+        const char *cpus = is_of_packages ? kind->packages[i].cpus : kind->numas[i].cpus;
+        ki_cpuset set;
+        if (cpus == NULL || !ki_cpuset_parse(cpus, &set))
+            return false;
+        for (int cpu = ki_cpuset_first(&set, -1); cpu >= 0; cpu = ki_cpuset_first(&set, cpu))
+            ki_cpuset_add(all, cpu);
+        ki_cpuset_fini(&set);
+    }
+    return count > 0;
+}
+
+/* Where the source tells the CPUs of the packages, each must be in a NUMA node. */
+static void lint_numa_cover(kith_topology *t, int k, const kith_node_kind *kind)
+{
+    ki_cpuset packages = { NULL, 0 }, numas = { NULL, 0 }, missing = { NULL, 0 };
+    char text[128];
+    bool is_known = unite(kind, true, &packages) && unite(kind, false, &numas);
+    for (int cpu = ki_cpuset_first(&packages, -1); cpu >= 0 && is_known; cpu = ki_cpuset_first(&packages, cpu))
+        if (!ki_cpuset_has(&numas, cpu))
+            ki_cpuset_add(&missing, cpu);
+    if (missing.count > 0)
+        ki_topology_doubt(t, k, -1, kind->name, 0, "numa-gap",
+                          "%d CPUs of the packages are in no NUMA node (%s): the masks are wrong", missing.count,
+                          ki_cpuset_text(&missing, text, sizeof text));
+    ki_cpuset_fini(&packages);
+    ki_cpuset_fini(&numas);
+    ki_cpuset_fini(&missing);
 }
 
 static void lint_cpus(kith_topology *t, int k, const kith_node_kind *kind)
@@ -296,6 +331,22 @@ static void lint_model(kith_topology *t, int k, const kith_node_kind *kind)
                           "fault (--gpu NAME tells)");
 }
 
+/* Two GPUs below one PCIe switch, in a description that cannot show whether they can talk there (acs.h). */
+static void lint_acs(kith_topology *t, int k, const kith_node_kind *kind)
+{
+    static const char *const sources[] = { "nvidia-smi", "hwloc XML", "NCCL" };
+    bool is_silent = false, has_pair = false;
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
+        is_silent = is_silent || strncmp(kind->format, sources[i], strlen(sources[i])) == 0;
+    for (int i = 0; is_silent && i < kind->gpu_count * kind->gpu_count; i++)
+        has_pair = has_pair || kind->links[i].type == KITH_LINK_PIX || kind->links[i].type == KITH_LINK_PXB;
+    if (has_pair && !is_told(t, k, -1, "acs-unchecked"))
+        ki_topology_doubt(
+            t, k, -1, kind->name, 0, "acs-unchecked",
+            "whether PCIe bridges send peer-to-peer traffic up to the CPU (ACS) the file cannot show; PIX "
+            "or PXB alone promise no peer-to-peer (kith topo looks, as root on the machine)");
+}
+
 static void lint_nic_speed(kith_topology *t, int k, const kith_node_kind *kind)
 {
     int assumed = 0;
@@ -310,8 +361,9 @@ static void lint_nic_speed(kith_topology *t, int k, const kith_node_kind *kind)
 void ki_topology_lint(kith_topology *t)
 {
     static void (*const checks[])(kith_topology *, int, const kith_node_kind *) = {
-        lint_lost,  lint_holes,   lint_degraded, lint_uneven,    lint_sxm,     lint_numa_overlap, lint_cpus,
-        lint_order, lint_allowed, lint_nics,     lint_nic_speed, lint_no_nics, lint_excess,       lint_model,
+        lint_lost,       lint_holes,  lint_degraded, lint_uneven,  lint_sxm,  lint_numa_overlap,
+        lint_numa_cover, lint_cpus,   lint_order,    lint_allowed, lint_nics, lint_nic_speed,
+        lint_no_nics,    lint_excess, lint_model,    lint_acs,
     };
     for (int k = 0; k < t->kind_count; k++) {
         if (t->kinds[k]->is_linted)

@@ -359,7 +359,7 @@ static bool is_assumption(const char *code)
 {
     static const char *const codes[] = { "nvlink-generation", "nvlink-count", "pcie-assumed",  "pcie-current",
                                          "nic-speed-assumed", "nic-assumed",  "model-unknown", "block-domain",
-                                         "domain-assumed",    "join-assumed", "gpu-assumed" };
+                                         "domain-assumed",    "join-assumed", "gpu-assumed",   "acs-unchecked" };
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         if (strcmp(code, codes[i]) == 0)
             return true;

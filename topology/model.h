@@ -109,6 +109,11 @@ kith_domain *ki_topology_add_domain(kith_topology *t, const char *name, bool is_
 void ki_topology_doubt(kith_topology *t, int kind, int gpu, const char *file, int line, const char *code,
                        const char *format, ...) __attribute__((format(printf, 7, 8)));
 
+/* query.c: the first kind of node in use where this process sees one GPU of several that answer; NULL: none. */
+const kith_node_kind *ki_topology_lone_gpu(const kith_topology *t);
+/* query.c: do two names mean one host? */
+bool ki_is_same_host(const char *a, const char *b);
+
 /* Index of a kind that was added. */
 int ki_kind_index(const kith_topology *t, const ki_kind *kind);
 

@@ -267,6 +267,15 @@ kith_status ki_placement_check_topology(const kith_placement *p, const kith_topo
  * rank_count numbers. After a failure order holds nothing of use. */
 kith_status ki_placement_mesh_order(const kith_placement *p, const int *launched_gpu, int *order, int *scratch);
 
+/* place_seat.c: is that where the placement has the rank? True also where pci is NULL or the topology has no address to
+ * compare with. */
+bool ki_placement_is_seat(const kith_placement *p, const kith_topology *t, int rank, const char *host,
+                          const char *pci);
+bool ki_placement_is_address(const char *pci);
+/* "gpu7, GPU 0000:1b:00.0", or the GPU's number where its address is not known. Returns buffer. */
+const char *ki_placement_seat_text(const kith_placement *p, const kith_topology *t, int rank, char *buffer,
+                                   size_t nbytes);
+
 /* place_report.c: the reports of the axes, and sentences about them. */
 typedef struct ki_report_input {
     const ki_islands *islands;

@@ -159,6 +159,18 @@ static void warn_mig(kith_placement *p, const kith_topology *t)
     }
 }
 
+/* A mask or a control group shows each rank its own GPU alone: then peers cannot be opened. */
+static void warn_lone(kith_placement *p, const kith_topology *t)
+{
+    const kith_node_kind *kind = p->axes[KI_TP].size > 1 ? ki_topology_lone_gpu(t) : NULL;
+    if (kind != NULL)
+        ki_placement_note(
+            p, true,
+            "tp is %d, and this process sees one of %d GPUs of %s: where each rank sees its own GPU alone, "
+            "peer-to-peer and IPC between ranks may be off; let each see all GPUs of its node",
+            p->axes[KI_TP].size, kind->gpu_count, kind->name);
+}
+
 /* Widest NVLink that members of the first group have to anyone; 0: none. */
 static double widest_direct(const kith_topology *t, const kith_axis_report *axis)
 {
@@ -258,6 +270,7 @@ void ki_placement_explain(kith_placement *p, const kith_topology *t, const ki_re
     explain_switches(p, in);
     warn_leftover(p, t);
     warn_mig(p, t);
+    warn_lone(p, t);
     warn_unknown_nvlink(p, t, in);
     for (int a = 0; a < KI_AXES; a++)
         warn_unknown_cost(p, t, a);

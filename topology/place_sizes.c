@@ -5,6 +5,7 @@
 #include "place.h"
 
 #include "core/base/error.h"
+#include "model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,6 +177,10 @@ static void say_valid(ki_text *text, ki_sizes *sizes, const ki_islands *islands)
     sizes->size[KI_TP] = wanted_tp;
     if (text->length == 0)
         ki_text_add(text, "a product of sizes of at most %d", islands->total);
+    const kith_node_kind *lone = ki_topology_lone_gpu(islands->t);
+    if (lone != NULL)
+        ki_text_add(text, "; this process sees one of %d GPUs of %s: a mask or a control group hides the others",
+                    lone->gpu_count, lone->name);
 }
 
 static kith_status refuse(ki_sizes *sizes, const ki_islands *islands)

@@ -2,7 +2,10 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "hardware.h"
 #include "model.h"
+#include <string.h>
+#include <strings.h>
 
 int kith_topology_kind_count(const kith_topology *t)
 {
@@ -81,6 +84,35 @@ bool kith_topology_locate(const kith_topology *t, int global_gpu, int *node, int
     return true;
 }
 
+/* "gpu7" and "gpu7.cluster.example" are one host, "gpu7.a" and "gpu7.b" are two. */
+bool ki_is_same_host(const char *a, const char *b)
+{
+    size_t length = strcspn(a, ".");
+    bool is_short = a[length] == '\0' || b[strcspn(b, ".")] == '\0';
+    return strcasecmp(a, b) == 0 || (is_short && strcspn(b, ".") == length && strncasecmp(a, b, length) == 0);
+}
+
+static int find_on_node(const kith_topology *t, int node, const kith_pci_address *address)
+{
+    const kith_node_kind *kind = &t->kinds[t->nodes[node].kind]->view;
+    for (int g = 0; g < kind->gpu_count; g++)
+        if (ki_pci_is_same_device(&kind->gpus[g].pci, address))
+            return t->first_gpu[node] + g;
+    return -1;
+}
+
+int kith_topology_find_gpu(const kith_topology *t, const char *node, const char *pci)
+{
+    kith_pci_address address;
+    if (t == NULL || t->first_gpu == NULL || ki_pci_parse(pci, &address) != KI_PCI_GOOD ||
+        (node == NULL && t->node_count != 1))
+        return -1;
+    for (int n = 0; n < t->node_count; n++)
+        if (node == NULL || ki_is_same_host(t->nodes[n].name, node))
+            return find_on_node(t, n, &address);
+    return -1;
+}
+
 kith_link kith_topology_link(const kith_topology *t, int from, int to)
 {
     kith_link link = { .type = KITH_LINK_UNKNOWN };
@@ -101,6 +133,24 @@ kith_link kith_topology_link(const kith_topology *t, int from, int to)
     }
     link.type = KITH_LINK_NET;
     return link;
+}
+
+static bool has_lone_gpu(const kith_node_kind *kind)
+{
+    int there = 0, seen = 0;
+    for (int g = 0; g < kind->gpu_count; g++) {
+        there += !kind->gpus[g].is_lost;
+        seen += !kind->gpus[g].is_lost && kind->gpus[g].is_allowed;
+    }
+    return seen == 1 && there > 1;
+}
+
+const kith_node_kind *ki_topology_lone_gpu(const kith_topology *t)
+{
+    for (int n = 0; n < t->node_count; n++)
+        if (t->nodes[n].is_allowed && has_lone_gpu(&t->kinds[t->nodes[n].kind]->view))
+            return &t->kinds[t->nodes[n].kind]->view;
+    return NULL;
 }
 
 int kith_numa_count_with_cpus(const kith_node_kind *kind)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *root(void)
 {
@@ -63,6 +64,53 @@ void ki_sysfs_pcie(kith_topology *t, kith_gpu *gpu)
     gpu->pcie_generation = generation;
     gpu->pcie_width = width;
     gpu->pcie_gbps = ki_pcie_gbps(t, generation, width);
+}
+
+/* ---- bridges ---- */
+
+/* False: too long. */
+static bool device_path(const kith_pci_address *device, const char *file, char *path, size_t nbytes)
+{
+    char name[24];
+    kith_pci_text(device, name, sizeof name);
+    int used = snprintf(path, nbytes, "%s/sys/bus/pci/devices/%s%s", root(), name, file);
+    return device->is_known && used >= 0 && (size_t)used < nbytes;
+}
+
+/* The link leads to ".../pci0000:15/0000:15:01.0/0000:16:00.0": below a host bridge each folder is one device. A host
+ * bridge may itself be below a device (VMD), which is no PCIe bridge. */
+int ki_sysfs_bridges(const kith_pci_address *device, kith_pci_address *bridges)
+{
+    char path[PATH_MAX], target[PATH_MAX], *next = target;
+    kith_pci_address here = { .is_known = false };
+    int count = 0;
+    ssize_t length = device_path(device, "", path, sizeof path) ? readlink(path, target, sizeof target - 1) : -1;
+    if (length <= 0)
+        return -1;
+    target[length] = '\0';
+    for (char *word; (word = strsep(&next, "/")) != NULL;) {
+        if (strncmp(word, "pci", 3) == 0)
+            count = 0;
+        if (ki_pci_parse(word, &here) != KI_PCI_GOOD)
+            continue;
+        if (count == KI_SYSFS_MOST_BRIDGES + 1)
+            return -1;
+        if (count < KI_SYSFS_MOST_BRIDGES)
+            bridges[count] = here;
+        count++;
+    }
+    return ki_pci_is_same_device(&here, device) ? count - 1 : -1; /* the last one is the device */
+}
+
+size_t ki_sysfs_config(const kith_pci_address *device, unsigned char *config, size_t nbytes)
+{
+    char path[PATH_MAX];
+    FILE *file = device_path(device, "/config", path, sizeof path) ? fopen(path, "rbe") : NULL;
+    if (file == NULL)
+        return 0;
+    size_t count = fread(config, 1, nbytes, file);
+    fclose(file);
+    return count;
 }
 
 /* ---- NICs ---- */

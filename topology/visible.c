@@ -118,8 +118,9 @@ static void apply(kith_topology *t, ki_kind *kind, const char *name, const char 
         if (!m.is_shown[m.list[i]])
             ((kith_gpu *)(uintptr_t)&kind->view.gpus[m.list[i]])->is_allowed = false;
     if (shown < m.count)
-        ki_topology_doubt(t, k, -1, NULL, 0, "device-mask", "%s=%.100s shows %d of %d GPUs to this process", name,
-                          m.value, shown, m.count);
+        ki_topology_doubt(t, k, -1, NULL, 0, "device-mask", "%s=%.100s shows %d of %d GPUs to this process%s", name,
+                          m.value, shown, m.count,
+                          shown == 1 ? "; ranks of one tp group that see one GPU each may have no peer-to-peer" : "");
 }
 
 void ki_visible_apply(kith_topology *t, ki_kind *kind)

@@ -22,6 +22,7 @@ extern "C" {
 
 typedef struct kith_mesh kith_mesh;
 struct kith_placement; /* kith/placement.h */
+struct kith_topology;  /* kith/topology.h */
 
 typedef struct kith_mesh_axis {
     const char *name;
@@ -40,21 +41,39 @@ typedef struct kith_mesh_options {
     int64_t timeout_ms;   /* as in kith_group_options */
     const struct kith_placement *devices; /* instead of placement: which GPU each mesh position is to have, out of
                                              kith_place(); the same on all ranks; needed during the call only */
-    int launched_gpu; /* with devices: global number of the GPU that this rank was started on; -1 on all ranks: they
-                         were started on the placement's GPUs in ascending order */
+    int launched_gpu; /* with devices: global number of the GPU that this rank was started on, out of
+                         kith_topology_find_gpu(); -1 on all ranks: they were started on the placement's GPUs in
+                         ascending order */
+    int visible_gpus; /* how many GPUs this process sees (cudaGetDeviceCount()); 0: as CUDA_VISIBLE_DEVICES,
+                         ROCR_VISIBLE_DEVICES and the like say. Only for a warning, see kith_mesh_create() */
 } kith_mesh_options;
 
 #define KITH_MESH_OPTIONS_INIT                                                                                         \
     {                                                                                                                  \
-        sizeof(kith_mesh_options), NULL, NULL, NULL, NULL, 0, NULL, -1                                                 \
+        sizeof(kith_mesh_options), NULL, NULL, NULL, NULL, 0, NULL, -1, 0                                              \
     }
 
 /* Makes the mesh and the groups of every axis, of the products, and "embed" (first and last rank of the pp axis) when
  * there is an axis pp with more than one rank. Collective over base, blocks. The product of the sizes must be base's
  * size. With options.devices every rank tells on which GPU it runs, and takes the position that has this GPU; all ranks
- * get the same error when a GPU of the placement has no rank or two. */
+ * get the same error when a GPU of the placement has no rank or two. Where ranks of one group along an axis tp share a
+ * host and see one GPU each, rank 0 of base logs a warning: peer-to-peer between them may be off. */
 KITH_API kith_status kith_mesh_create(kith_group *base, const kith_mesh_axis *axes, size_t axis_count,
                                       const kith_mesh_options *options, kith_mesh **mesh);
+
+/* Does each rank run where the placement has it? Launchers put ranks on hosts in an order of their own - by name, by
+ * address - and nothing fails then: groups only become slow. For the start of a job that was launched by a rankfile or
+ * a list of hosts of kith_placement_export(); where ranks may take any place, kith_mesh_options.devices puts them in
+ * order instead. Rank r of base tells the host and the GPU it runs on, and they must be those of rank r in the
+ * placement. host: as the topology names the node, with or without what follows the first dot; NULL: gethostname().
+ * pci: address of the rank's GPU ("0000:1b:00.0", as cudaDeviceGetPCIBusId() writes it); NULL, or where the topology
+ * has no addresses: hosts alone are compared. topology: the one that the placement was found on. Collective over base,
+ * blocks. KITH_ERR_MISMATCH on all ranks when one runs elsewhere, or has another placement; the text names the first
+ * such rank, where it runs and where it should, and says how many there are. KITH_ERR_INVALID_ARG, too, is all ranks'
+ * answer. */
+KITH_API kith_status kith_group_check_placement(kith_group *base, const struct kith_topology *topology,
+                                                const struct kith_placement *placement, const char *host,
+                                                const char *pci);
 
 /* Destroys the mesh and its groups. Collective like kith_group_destroy(). NULL is fine. A second call on the same
  * handle is KITH_ERR_INVALID_ARG until 16 more meshes were destroyed: then it may name a new one. */

@@ -28,7 +28,7 @@ extern "C" {
     X(KITH_ERR_NO_MEMORY, -3, "no memory", "an allocation failed")                                                     \
     X(KITH_ERR_NO_RESOURCE, -4, "no resource", "the system refused a file, socket, shared memory or thread")           \
     X(KITH_ERR_TIMEOUT, -5, "timeout", "the deadline passed before the operation completed")                           \
-    X(KITH_ERR_ABORTED, -6, "aborted", "the group was aborted")                                                        \
+    X(KITH_ERR_ABORTED, -6, "aborted", "the group, or a long piece of work, was aborted")                              \
     X(KITH_ERR_MISMATCH, -7, "mismatch", "ranks called different operations or were configured differently")           \
     X(KITH_ERR_TRUNCATED, -8, "truncated", "a message is longer than the buffer that receives it")                     \
     X(KITH_ERR_PEER_FAILED, -9, "peer failed", "another rank of the group died or reported an error")                  \

@@ -270,6 +270,11 @@ KITH_API int kith_topology_first_gpu(const kith_topology *topology, int node);
 /* Node and position of a global number. False when there is no such GPU. */
 KITH_API bool kith_topology_locate(const kith_topology *topology, int global_gpu, int *node, int *gpu);
 
+/* Global number of the GPU with this PCI address ("0000:1b:00.0", as cudaDeviceGetPCIBusId() and NVML write it) on a
+ * node. Ordinals of CUDA and minors of device files are no such thing: masks change them. node: as in the topology,
+ * with or without what follows the first dot; NULL: the only one. -1: no such node or GPU, or addresses are unknown. */
+KITH_API int kith_topology_find_gpu(const kith_topology *topology, const char *node, const char *pci);
+
 /* The link between any two GPUs of the cluster (global numbers). */
 KITH_API kith_link kith_topology_link(const kith_topology *topology, int from, int to);
 
