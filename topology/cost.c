@@ -122,6 +122,7 @@ static kith_status choose(const ki_cost_case *c, kith_cost_op op, bool has_level
             continue;
         ki_cost_case one = *c;
         one.algorithm = a->name;
+        one.limit_s = best_s;
         ki_price here = KI_PRICE_NONE;
         kith_status status = a->price(&one, &here);
         if (status == KITH_ERR_UNSUPPORTED && c->flows->status == KITH_OK)
@@ -267,7 +268,9 @@ kith_status kith_cost_collective(const kith_topology *t, kith_cost_op op, const 
         answer(&found, ki_constant_gbps(t, "local"), "none", cost);
         return KITH_OK;
     }
-    ki_cost_case c = { .t = t, .groups = groups, .size = group_size, .group_count = group_count, .nbytes = nbytes };
+    ki_cost_case c = {
+        .t = t, .groups = groups, .size = group_size, .group_count = group_count, .nbytes = nbytes, .limit_s = INFINITY
+    };
     for (int i = 0; i < ALGORITHM_COUNT; i++)
         if (table[i].op == op)
             c.kind = table[i].kind;

@@ -27,7 +27,8 @@ typedef struct ki_cost_case {
     const char *algorithm;
     const int *groups; /* [group_count * size] global GPUs */
     int size, group_count;
-    double nbytes; /* whole vector, as in kith/placement.h */
+    double nbytes;  /* whole vector, as in kith/placement.h */
+    double limit_s; /* what takes as long is of no use: pricing may stop there with any time from it on */
 } ki_cost_case;
 
 /* Of the slowest group. */

@@ -95,11 +95,11 @@ static void levels_fini(levels *l)
     ki_free(NULL, l->between);
 }
 
-/* One phase: adds its price. */
+/* One phase: adds its price. Where the phases before took too long already, the rest does not matter. */
 static kith_status add_phase(const ki_cost_case *c, kith_coll_kind kind, const int *groups, int size, int group_count,
                              double nbytes, ki_price *price)
 {
-    if (size < 2)
+    if (size < 2 || price->time_s >= c->limit_s)
         return KITH_OK;
     ki_cost_case phase = *c;
     phase.kind = kind;

@@ -8,11 +8,15 @@
  *
  * All-gather: one receive is posted ahead, and nobody waits for sends. So two blocks can be under way on a hop, the
  * second one behind the first by as long as the hop before takes for a block, d. They share the hop, and the next pair
- * starts when the first is over: a slow hop takes a block every
- *     P = max(b, (a + 2b - min(b, d)) / 2).
+ * starts when the first is over. A message is a request, an answer and the bytes (backends/message), which take a
+ * third of a each; where blocks wait for the hop, their requests are there already, and 2/3 a is left. So a slow hop
+ * takes a block every
+ *     P = max(b, (2/3 a + 2b - min(b, d)) / 2).
  * A block goes hop by hop (a + b each) and waits at the slowest hop (P each, P the largest):
  *     (n-1) P + max over arcs of at most n-1 hops of sum (a + b - P).
- * (b of a hop that is not always busy: between alone and shared, by the share of the time that it is busy.)
+ * b of a hop that is not always busy lies between alone and shared. Rings of several groups go in step and meet in the
+ * part of the time that the hop is busy. Several rings of one group pass a GPU one after the other, at any time: they
+ * meet as at a server that is shared by all who are there, alone / (1 - share of the time that is the others').
  * With equal hops that is the (n-1)(a + b) of every textbook.
  *
  * Chain of s segments: sum over hops (a + b/s) + (s-1) max b/s.
@@ -32,6 +36,8 @@
 
 enum { CHAIN_SEGMENT_NBYTES = 128 * 1024, MOST_SEGMENTS = 64 };
 
+static const double answered = 2.0 / 3; /* of the latency, when the request came before */
+
 /* ---- one ring ---- */
 
 /* Sums over all hops of one ring. */
@@ -48,7 +54,7 @@ static ring_sums sum_up(const ki_hop_time *hops, int n)
         const ki_hop_time *before = &hops[i > 0 ? i - 1 : n - 1];
         double a = hops[i].latency_s, b = hops[i].transfer_s, behind_s = before->latency_s + before->transfer_s;
         sums.most_step_s = fmax(sums.most_step_s, a + b);
-        sums.pace_s = fmax(sums.pace_s, fmax(b, (a + 2 * b - fmin(b, behind_s)) / 2));
+        sums.pace_s = fmax(sums.pace_s, fmax(b, (answered * a + 2 * b - fmin(b, behind_s)) / 2));
         sums.most_latency_s = fmax(sums.most_latency_s, a);
         sums.least_latency_s = fmin(sums.least_latency_s, a);
         sums.latency_s += a;
@@ -58,19 +64,21 @@ static ring_sums sum_up(const ki_hop_time *hops, int n)
 
 /* The transfer of a block that did not queue. A hop that takes a block every wait_s is busy for b of it, and meets the
  * others that share it only then. */
-static double met_transfer(const ki_hop_time *hop, double wait_s)
+static double met_transfer(const ki_hop_time *hop, double wait_s, bool is_in_step)
 {
-    double busy = wait_s > hop->transfer_s ? hop->transfer_s / wait_s : 1;
-    return hop->alone_s + (hop->transfer_s - hop->alone_s) * busy;
+    double others_s = hop->transfer_s - hop->alone_s;
+    if (wait_s <= hop->transfer_s)
+        return hop->transfer_s;
+    return is_in_step ? hop->alone_s + others_s * hop->transfer_s / wait_s : hop->alone_s / (1 - others_s / wait_s);
 }
 
 /* The largest sum of a + b - P over an arc of 1 to n-1 hops: the best arc that does not cross the start, or all but the
  * worst arc. */
-static double best_arc(const ki_hop_time *hops, int n, double wait_s)
+static double best_arc(const ki_hop_time *hops, int n, double wait_s, bool is_in_step)
 {
     double total = 0, best = -INFINITY, worst = INFINITY, least = INFINITY, high = 0, low = 0;
     for (int i = 0; i < n; i++) {
-        double gain = hops[i].latency_s + met_transfer(&hops[i], wait_s) - wait_s;
+        double gain = hops[i].latency_s + met_transfer(&hops[i], wait_s, is_in_step) - wait_s;
         high = fmax(high, 0) + gain;
         low = fmin(low, 0) + gain;
         best = fmax(best, high);
@@ -81,7 +89,7 @@ static double best_arc(const ki_hop_time *hops, int n, double wait_s)
     return least >= 0 ? total - least : fmax(best, total - worst);
 }
 
-static void add_ring(const ki_cost_case *c, const ki_hop_time *hops, double *time_s, double *latency_s)
+static void add_ring(const ki_cost_case *c, const ki_hop_time *hops, bool is_in_step, double *time_s, double *latency_s)
 {
     int n = c->size;
     ring_sums sums = sum_up(hops, n);
@@ -91,7 +99,7 @@ static void add_ring(const ki_cost_case *c, const ki_hop_time *hops, double *tim
         *latency_s += (n - 1) * sums.most_latency_s;
     }
     if (c->kind != KITH_REDUCE_SCATTER) {
-        *time_s += (n - 1) * sums.pace_s + best_arc(hops, n, sums.pace_s);
+        *time_s += (n - 1) * sums.pace_s + best_arc(hops, n, sums.pace_s, is_in_step);
         *latency_s += sums.latency_s - sums.least_latency_s;
     }
 }
@@ -115,7 +123,7 @@ kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring
             hops[i] = ki_flows_time(flows, from, to, c->nbytes * rings[r].share / n);
             ki_price_see(price, &hops[i], from, to, rings[r].share);
         }
-        add_ring(c, hops, &time_s, &latency_s);
+        add_ring(c, hops, ring_count <= c->group_count, &time_s, &latency_s);
         if (time_s > price->time_s) {
             price->time_s = time_s;
             price->latency_s = latency_s;

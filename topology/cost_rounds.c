@@ -319,10 +319,11 @@ void ki_rounds_fini(ki_rounds *rounds)
 
 /* ---- prices ---- */
 
-/* Times of one round for all groups: each waits for its own slowest message. */
-static void price_round(const ki_cost_case *c, const ki_round_message *m, size_t count, double *time_s,
-                        double *latency_s, ki_price *price)
+/* Times of one round for all groups: each waits for its own slowest message. Returns the longest time so far. */
+static double price_round(const ki_cost_case *c, const ki_round_message *m, size_t count, double *time_s,
+                          double *latency_s, ki_price *price)
 {
+    double longest_s = 0;
     ki_flows_clear(c->flows);
     for (int g = 0; g < c->group_count; g++)
         for (size_t i = 0; i < count; i++) {
@@ -343,18 +344,23 @@ static void price_round(const ki_cost_case *c, const ki_round_message *m, size_t
         }
         time_s[g] += most_s;
         latency_s[g] += most_latency_s;
+        longest_s = time_s[g] > longest_s ? time_s[g] : longest_s;
     }
+    return longest_s;
 }
 
+/* Most plans lose against a ring by far: they end at the limit, after a few of their rounds. */
 static kith_status price_rounds(const ki_cost_case *c, const ki_rounds *rounds, ki_price *price)
 {
     double *time_s = (double *)ki_calloc(NULL, (size_t)c->group_count, sizeof *time_s);
     double *latency_s = (double *)ki_calloc(NULL, (size_t)c->group_count, sizeof *latency_s);
     kith_status status = time_s != NULL && latency_s != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
-    for (size_t i = 0, last; status == KITH_OK && i < rounds->count; i = last) {
+    double longest_s = 0;
+    for (size_t i = 0, last; status == KITH_OK && i < rounds->count && longest_s * rounds->repeat < c->limit_s;
+         i = last) {
         for (last = i + 1; last < rounds->count && rounds->messages[last].round == rounds->messages[i].round; last++)
             ;
-        price_round(c, rounds->messages + i, last - i, time_s, latency_s, price);
+        longest_s = price_round(c, rounds->messages + i, last - i, time_s, latency_s, price);
         status = c->flows->status;
     }
     for (int g = 0; status == KITH_OK && g < c->group_count; g++)
@@ -365,6 +371,22 @@ static kith_status price_rounds(const ki_cost_case *c, const ki_rounds *rounds, 
     ki_free(NULL, time_s);
     ki_free(NULL, latency_s);
     return status;
+}
+
+/* Other groups can only take bandwidth away, so the first one alone is a bound, for little work. */
+static kith_status price_within_limit(const ki_cost_case *c, const ki_rounds *rounds, ki_price *price)
+{
+    if (c->group_count > 1 && isfinite(c->limit_s)) {
+        ki_cost_case first = *c;
+        ki_price bound = KI_PRICE_NONE;
+        first.group_count = 1;
+        kith_status status = price_rounds(&first, rounds, &bound);
+        if (status != KITH_OK || bound.time_s >= c->limit_s) {
+            *price = bound;
+            return status;
+        }
+    }
+    return price_rounds(c, rounds, price);
 }
 
 /* Hosts of the first group's ranks, numbered as they appear: plans that know hosts see those of one group. */
@@ -399,7 +421,7 @@ kith_status ki_price_plan(const ki_cost_case *c, ki_price *price)
     ki_rounds rounds;
     kith_status status = ki_rounds_of_plan(algo, c->size, hosts, c->nbytes, &rounds);
     if (status == KITH_OK)
-        status = price_rounds(c, &rounds, price);
+        status = price_within_limit(c, &rounds, price);
     ki_rounds_fini(&rounds);
     ki_free(NULL, hosts);
     return status;
@@ -426,7 +448,7 @@ kith_status ki_price_pairwise(const ki_cost_case *c, ki_price *price)
     }
     rounds.count = count;
     rounds.repeat = (double)pairs / priced;
-    kith_status status = price_rounds(c, &rounds, price);
+    kith_status status = price_within_limit(c, &rounds, price);
     ki_rounds_fini(&rounds);
     return status;
 }

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "core/base/error.h"
+#include "model.h"
 #include "plan_parts.h"
 #include <kith/mesh.h>
 
@@ -47,6 +48,18 @@ kith_status ki_layout_copy_options(const kith_plan_options *from, kith_plan_opti
     memcpy(to, from, from->struct_size < sizeof *to ? from->struct_size : sizeof *to);
     to->struct_size = sizeof *to;
     return KITH_OK;
+}
+
+kith_status ki_layout_stop(const char *what, double fraction)
+{
+    return ki_fail_quiet(KITH_ERR_ABORTED, "plan: progress() asked to stop at %s, %.0f %% done", what, fraction * 100);
+}
+
+kith_status ki_layout_tell(const kith_plan_options *options, const char *what, double fraction)
+{
+    if (options->progress == NULL || options->progress(options->progress_arg, what, fraction) == 0)
+        return KITH_OK;
+    return ki_layout_stop(what, fraction);
 }
 
 /* ---- defaults ---- */
@@ -110,12 +123,15 @@ static void fill_rest(kith_plan_options *o, const kith_model *model)
 
 /* ---- notes ---- */
 
-static void add_notes(kith_plan *plan)
+static void add_notes(kith_plan *plan, const kith_topology *topology)
 {
     const kith_plan_options *o = &plan->options;
     const kith_model *model = &plan->model;
     if (plan->is_peak_assumed)
         ki_layout_note(plan, "the peak of the GPUs is not known: that of an A100 is taken");
+    if (o->tp > 1 && topology != NULL && ki_topology_lone_gpu(topology) != NULL)
+        ki_layout_note(plan, "this process sees one GPU of its node: with tp, ranks that see one GPU each may have no "
+                             "peer-to-peer");
     if (o->tp > model->kv_heads)
         ki_layout_note(plan, "tp is larger than the number of K and V heads: each is held by several ranks");
     if (o->pp > 1 && o->schedule == KITH_SCHEDULE_INTERLEAVED && o->microbatches % o->pp != 0)
@@ -135,7 +151,7 @@ static void add_notes(kith_plan *plan)
 /* Everything but the times on a machine. */
 static void fill(kith_plan *plan, const kith_topology *topology)
 {
-    add_notes(plan);
+    add_notes(plan, topology);
     ki_layout_fill_memory(plan);
     ki_layout_fill_traffic(plan, topology);
     ki_layout_fill_compute(plan);
@@ -192,6 +208,8 @@ kith_status kith_plan_make(const kith_topology *topology, const kith_model *mode
             return status;
         ki_layout_fill_step(&made, KITH_PLAN_LINKS);
     }
+    made.options.progress = NULL; /* the caller's, for the time of the call */
+    made.options.progress_arg = NULL;
     *plan = made;
     return KITH_OK;
 }

@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-double ki_layout_bubble(kith_plan_schedule schedule, int pp, int chunks, double microbatches, ki_layout_times times,
+double ki_layout_bubble(kith_schedule_kind schedule, int pp, int chunks, double microbatches, ki_layout_times times,
                         double *in_stage)
 {
     double others = pp - 1, all = times.forward_s + times.input_s + times.weight_s;
@@ -50,13 +50,14 @@ double ki_layout_bubble(kith_plan_schedule schedule, int pp, int chunks, double 
         break;
     case KITH_SCHEDULE_GPIPE:
     case KITH_SCHEDULE_1F1B:
+    default: /* plan_check.c lets no other pass */
         break;
     }
     *in_stage = (inside >= 0 ? inside : idle) / (microbatches * all);
     return idle / (microbatches * all);
 }
 
-double ki_layout_in_flight(kith_plan_schedule schedule, int pp, int chunks, double microbatches, int rank)
+double ki_layout_in_flight(kith_schedule_kind schedule, int pp, int chunks, double microbatches, int rank)
 {
     if (pp <= 1) /* gradients are accumulated one microbatch after the other */
         return 1;
@@ -74,11 +75,12 @@ double ki_layout_in_flight(kith_plan_schedule schedule, int pp, int chunks, doub
     case KITH_SCHEDULE_ZB_H1:
     case KITH_SCHEDULE_ZB_V:
         return fmin(microbatches, pp);
+    default:
+        return microbatches;
     }
-    return microbatches;
 }
 
-double ki_layout_messages(kith_plan_schedule schedule, int pp, int chunks, double microbatches, double *all)
+double ki_layout_messages(kith_schedule_kind schedule, int pp, int chunks, double microbatches, double *all)
 {
     double parts = schedule == KITH_SCHEDULE_INTERLEAVED ? chunks : 1; /* borders that a rank sends over each way */
     double borders = pp * parts - 1;

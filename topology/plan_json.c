@@ -90,7 +90,7 @@ static void print_layout(ki_text *out, const kith_plan *plan)
     next_flag(out, "flash_attention", o->flash_attention);
     next(out, "zero", o->zero);
     next_text(out, "recompute", kith_recompute_name(o->recompute));
-    next_text(out, "schedule", kith_plan_schedule_name(o->schedule));
+    next_text(out, "schedule", kith_schedule_kind_name(o->schedule));
     next(out, "chunks", o->chunks);
     next(out, "peak_tflops", o->peak_tflops);
     next_flag(out, "peak_assumed", plan->is_peak_assumed);

@@ -55,6 +55,10 @@ kith_status ki_layout_copy_options(const kith_plan_options *from, kith_plan_opti
 kith_status ki_layout_make(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
                            kith_plan *plan);
 
+/* Tells how far long work is. KITH_ERR_ABORTED: the caller wants it to stop. */
+kith_status ki_layout_tell(const kith_plan_options *options, const char *what, double fraction);
+kith_status ki_layout_stop(const char *what, double fraction);
+
 /* ---- plan_room.c ---- */
 
 /* An open dp: as many as placement gives. KITH_ERR_INVALID_ARG where the other axes alone do not fit. */
@@ -88,12 +92,12 @@ typedef struct ki_layout_times {
     double forward_s, input_s, weight_s;
 } ki_layout_times;
 /* Idle share of the ideal time from the first start to the last end; *in_stage: within a stage's own span. */
-double ki_layout_bubble(kith_plan_schedule schedule, int pp, int chunks, double microbatches, ki_layout_times times,
+double ki_layout_bubble(kith_schedule_kind schedule, int pp, int chunks, double microbatches, ki_layout_times times,
                         double *in_stage);
 /* Microbatches (layers' worth) that pipeline rank `rank` holds at most. */
-double ki_layout_in_flight(kith_plan_schedule schedule, int pp, int chunks, double microbatches, int rank);
+double ki_layout_in_flight(kith_schedule_kind schedule, int pp, int chunks, double microbatches, int rank);
 /* Messages of a pipeline in a step, in one direction: of the busiest rank, and of all ranks. */
-double ki_layout_messages(kith_plan_schedule schedule, int pp, int chunks, double microbatches, double *all);
+double ki_layout_messages(kith_schedule_kind schedule, int pp, int chunks, double microbatches, double *all);
 
 /* ---- plan_memory.c ---- */
 
@@ -133,7 +137,7 @@ void ki_layout_fill_step(kith_plan *plan, int column);
 
 /* Takes from the topology, or the name of the GPUs, what the options leave open: peak, memory. */
 kith_status ki_layout_use_gpus(kith_plan *plan, const kith_topology *topology);
-/* Places the layout, fills placed_s of the rows. */
+/* Places the layout, fills placed_s of the rows. Tells plan->options.progress. */
 kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology);
 
 #endif

@@ -145,21 +145,55 @@ static kith_status find_groups(const kith_plan *plan, const kith_placement *plac
 
 /* ---- prices ---- */
 
+/* A row before this one that has the same price: forward, backward and recomputation send the same. -1: none. */
+static int find_equal(const kith_plan *plan, int row)
+{
+    const kith_plan_traffic_row *wanted = &plan->rows[row];
+    for (int i = 0; i < row; i++) {
+        const kith_plan_traffic_row *other = &plan->rows[i];
+        if (strcmp(other->group, wanted->group) == 0 && other->group_size == wanted->group_size &&
+            strcmp(other->op, wanted->op) == 0 && other->message_nbytes == wanted->message_nbytes)
+            return i;
+    }
+    return -1;
+}
+
+#define PLACING_SHARE 0.3 /* of the time, about; pricing the rows takes the rest */
+
+/* kith_place() goes on to its end, so the wish to stop is kept until then. */
+typedef struct listener {
+    const kith_plan_options *options;
+    bool has_stopped;
+} listener;
+
+static void pass_on(void *arg, const char *what, double fraction)
+{
+    listener *l = (listener *)arg;
+    if (!l->has_stopped)
+        l->has_stopped = ki_layout_tell(l->options, what, fraction * PLACING_SHARE) != KITH_OK;
+}
+
 static kith_status price_rows(kith_plan *plan, const kith_topology *topology, const kith_placement *placement,
                               groups *scratch)
 {
+    double one_s[KITH_PLAN_MAX_ROWS];
     for (int i = 0; i < plan->row_count; i++) {
         kith_plan_traffic_row *row = &plan->rows[i];
-        kith_cost cost;
-        kith_status status = find_groups(plan, placement, row, scratch);
-        if (status == KITH_OK)
+        kith_cost cost = { 0 };
+        int equal = find_equal(plan, i);
+        kith_status status =
+            ki_layout_tell(&plan->options, "placing", PLACING_SHARE + (1 - PLACING_SHARE) * i / plan->row_count);
+        if (status == KITH_OK && equal < 0)
+            status = find_groups(plan, placement, row, scratch);
+        if (status == KITH_OK && equal < 0)
             status = kith_cost_collective(topology, ki_layout_cost_op(row->op), NULL, scratch->gpus, scratch->size,
                                           scratch->count, row->message_nbytes, &cost);
         if (status != KITH_OK)
             return status;
-        row->placed_s = row->ops * cost.time_s;
+        one_s[i] = equal < 0 ? cost.time_s : one_s[equal];
+        row->placed_s = row->ops * one_s[i];
     }
-    return KITH_OK;
+    return ki_layout_tell(&plan->options, "placing", 1);
 }
 
 kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology)
@@ -168,6 +202,7 @@ kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology)
     kith_axis_traffic traffic[KITH_PLACEMENT_AXES];
     kith_placement_options options = KITH_PLACEMENT_OPTIONS_INIT;
     kith_placement *placement = NULL;
+    listener heard = { o, false };
     kith_plan_traffic(plan, traffic);
     options.tp = o->tp;
     options.cp = o->cp;
@@ -176,9 +211,15 @@ kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology)
     options.pp = o->pp;
     options.order = o->order;
     options.traffic = traffic;
+    options.progress = pass_on;
+    options.progress_arg = &heard;
     kith_status status = kith_place(topology, &options, &placement);
-    if (status != KITH_OK)
+    if (heard.has_stopped)
+        status = ki_layout_stop("placing", PLACING_SHARE);
+    if (status != KITH_OK) {
+        kith_placement_destroy(placement);
         return status;
+    }
     groups scratch = { (int *)malloc((size_t)plan->world * sizeof(int)), 0, 0 };
     status = scratch.gpus != NULL
                  ? price_rows(plan, topology, placement, &scratch)

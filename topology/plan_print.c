@@ -126,10 +126,10 @@ static void print_layout(ki_text *out, const kith_plan *plan)
                 kith_recompute_name(o->recompute), o->zero, o->sequence_parallel ? ", sequence parallel" : "",
                 o->flash_attention ? ", flash attention" : "");
     if (o->chunks > 1)
-        ki_text_add(out, "  schedule %s, %d chunks of the model on each stage\n", kith_plan_schedule_name(o->schedule),
+        ki_text_add(out, "  schedule %s, %d chunks of the model on each stage\n", kith_schedule_kind_name(o->schedule),
                     o->chunks);
     else if (o->pp > 1)
-        ki_text_add(out, "  schedule %s\n", kith_plan_schedule_name(o->schedule));
+        ki_text_add(out, "  schedule %s\n", kith_schedule_kind_name(o->schedule));
 }
 
 /* ---- all-reduces of one forward pass ---- */

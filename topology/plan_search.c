@@ -42,6 +42,7 @@ typedef struct search {
     int layout_count, layout_room;
     kith_plan *plans;
     int capacity, count, tried;
+    double placed, most_placed; /* layouts, for telling how far it is */
 } search;
 
 static void find_divisors(search *s)
@@ -119,20 +120,31 @@ static kith_status try_rest(search *s, int tp, int cp, int pp, int rest)
     return status;
 }
 
-static kith_status try_all(search *s)
+/* What cp may be once tp and pp are chosen. */
+static kith_status try_contexts(search *s, int tp, int pp)
 {
     kith_status status = KITH_OK;
-    for (int i = 0; i < s->divisor_count; i++)
-        for (int j = 0; j < s->divisor_count; j++)
-            for (int k = 0; k < s->divisor_count && status == KITH_OK; k++) {
-                int tp = s->divisors[i], pp = s->divisors[j], cp = s->divisors[k];
-                int64_t product = (int64_t)tp * pp * cp;
-                bool is_wanted = is_open(s->options.tp, tp) && is_open(s->options.pp, pp) &&
-                                 is_open(s->options.cp, cp) && tp <= s->model->heads && pp <= s->model->layers;
-                if (is_wanted && product <= s->world && s->world % product == 0)
-                    status = try_rest(s, tp, cp, pp, (int)(s->world / product));
-            }
+    if (!is_open(s->options.tp, tp) || !is_open(s->options.pp, pp) || tp > s->model->heads || pp > s->model->layers)
+        return KITH_OK;
+    for (int i = 0; i < s->divisor_count && status == KITH_OK; i++) {
+        int cp = s->divisors[i];
+        int64_t product = (int64_t)tp * pp * cp;
+        if (is_open(s->options.cp, cp) && product <= s->world && s->world % product == 0)
+            status = try_rest(s, tp, cp, pp, (int)(s->world / product));
+    }
     return status;
+}
+
+static kith_status try_all(search *s)
+{
+    int64_t count = s->divisor_count, pairs = count * count;
+    kith_status status = KITH_OK;
+    for (int64_t i = 0; i < pairs && status == KITH_OK; i++) {
+        status = ki_layout_tell(&s->options, "laying out", (double)i / (double)pairs);
+        if (status == KITH_OK)
+            status = try_contexts(s, s->divisors[i / count], s->divisors[i % count]);
+    }
+    return status == KITH_OK ? ki_layout_tell(&s->options, "laying out", 1) : status;
 }
 
 /* ---- the best of them ---- */
@@ -173,27 +185,47 @@ static int64_t placed_most(const search *s)
     return most > PLACED_MIN ? most : PLACED_MIN;
 }
 
+/* From the progress of one layout to that of all. */
+static int pass_on(void *arg, const char *what, double fraction)
+{
+    const search *s = (const search *)arg;
+    return s->options.progress(s->options.progress_arg, what, (s->placed + fraction) / s->most_placed);
+}
+
+static kith_status place_one(search *s, const layout *l, kith_plan *plan)
+{
+    kith_plan_options o = options_of(s, l);
+    if (o.progress != NULL) {
+        o.progress = pass_on;
+        o.progress_arg = s;
+    }
+    return kith_plan_make(s->topology, s->model, &o, plan);
+}
+
 /* What does not fit the machine's nodes is refused at once and does not count as placed; a link of unknown bandwidth is
  * found out only after placing. The last refusal is the answer where nothing else is. */
 static kith_status place_best(search *s)
 {
     kith_status refusal = KITH_OK;
     int64_t left = placed_most(s);
+    s->most_placed = (double)(left < s->layout_count ? left : s->layout_count);
     if (s->layout_count > 0)
         qsort(s->layouts, (size_t)s->layout_count, sizeof s->layouts[0], compare_layouts);
     for (int i = 0; i < s->layout_count && left > 0; i++) {
         kith_plan plan;
-        kith_plan_options o = options_of(s, &s->layouts[i]);
-        kith_status status = kith_plan_make(s->topology, s->model, &o, &plan);
+        kith_status status = place_one(s, &s->layouts[i], &plan);
         if (status != KITH_OK && status != KITH_ERR_INVALID_ARG && status != KITH_ERR_UNSUPPORTED)
             return status;
         left -= status != KITH_ERR_INVALID_ARG;
+        s->placed += status != KITH_ERR_INVALID_ARG;
         if (status == KITH_OK)
             keep(s, &plan);
         else
             refusal = status;
     }
-    return s->count > 0 ? KITH_OK : refusal;
+    if (s->count == 0)
+        return refusal;
+    return s->topology != NULL ? ki_layout_tell(&s->options, "placing", 1) : KITH_OK;
 }
 
 /* ---- the search ---- */

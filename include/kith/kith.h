@@ -21,6 +21,7 @@
  *   coll.h      collectives                p2p.h     messages                 request.h  what was started
  *   dtype.h     element types              op.h      reductions               mem.h    memory all ranks can reach
  *   topology.h  what the machine is        placement.h  where ranks go        plan.h     what a layout costs
+ *   schedule.h  pipeline plans as data     pipeline.h   running them
  *   status.h    statuses, error text, log  version.h                          backend.h  for writers of backends
  *
  * Rules for all of them: functions return a kith_status (see status.h); outputs are written on success only; a
@@ -40,9 +41,11 @@
 #include <kith/mesh.h>
 #include <kith/op.h>
 #include <kith/p2p.h>
+#include <kith/pipeline.h>
 #include <kith/placement.h>
 #include <kith/plan.h>
 #include <kith/request.h>
+#include <kith/schedule.h>
 #include <kith/status.h>
 #include <kith/topology.h>
 #include <kith/version.h>

@@ -16,6 +16,7 @@
 #define KITH_PLAN_H
 
 #include <kith/placement.h>
+#include <kith/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,17 +55,7 @@ KITH_API double kith_model_parameters(const kith_model *model);
 KITH_API double kith_model_active_parameters(const kith_model *model);
 
 typedef enum kith_recompute { KITH_RECOMPUTE_NONE, KITH_RECOMPUTE_SELECTIVE, KITH_RECOMPUTE_FULL } kith_recompute;
-typedef enum kith_plan_schedule {
-    KITH_SCHEDULE_NAIVE,
-    KITH_SCHEDULE_GPIPE,
-    KITH_SCHEDULE_1F1B,
-    KITH_SCHEDULE_INTERLEAVED,
-    KITH_SCHEDULE_ZB_H1,
-    KITH_SCHEDULE_ZB_H2,
-    KITH_SCHEDULE_ZB_V
-} kith_plan_schedule;
-/* "1f1b", "zb-h1", ...; "none", "selective", "full". NULL past the end. */
-KITH_API const char *kith_plan_schedule_name(kith_plan_schedule schedule);
+/* "none", "selective", "full". NULL past the end. */
 KITH_API const char *kith_recompute_name(kith_recompute recompute);
 
 typedef struct kith_plan_options {
@@ -80,19 +71,24 @@ typedef struct kith_plan_options {
     bool flash_attention; /* attention core without the s^2 terms */
     int zero;             /* 0: optimizer replicated over dp; 1: sharded; 2: and gradients; 3: and parameters */
     kith_recompute recompute;
-    kith_plan_schedule schedule;
+    kith_schedule_kind schedule;
     int chunks;               /* of the interleaved schedule; 0: 2 there */
     const char *order;        /* NULL: "tp-cp-ep-dp-pp"; borrowed by the plan */
     double peak_tflops;       /* of one GPU in that precision; 0: from the GPU's name, else 312 (assumed) */
     double efficiency;        /* share of it that GEMMs reach; 0: 0.5 */
     double gpu_memory_nbytes; /* 0: from the topology or the GPU's name; else unknown */
     const char *gpu;          /* model of the GPUs where no topology says ("H100"); NULL: unknown; borrowed */
+    /* Called now and then on the calling thread while a plan is placed or layouts are searched for, which may take
+     * seconds on thousands of GPUs: what is done ("laying out", "placing"; static) and how much of it, 0 to 1. Anything
+     * but 0 ends the work with KITH_ERR_ABORTED. NULL: none. */
+    int (*progress)(void *arg, const char *what, double fraction);
+    void *progress_arg;
 } kith_plan_options;
 
 #define KITH_PLAN_OPTIONS_INIT                                                                                         \
     {                                                                                                                  \
         sizeof(kith_plan_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false, 0, KITH_RECOMPUTE_NONE,              \
-            KITH_SCHEDULE_1F1B, 0, NULL, 0, 0, 0, NULL                                                                 \
+            KITH_SCHEDULE_1F1B, 0, NULL, 0, 0, 0, NULL, NULL, NULL                                                     \
     }
 
 /* The classes of link that a plan is priced on side by side. */
@@ -155,7 +151,7 @@ typedef struct kith_plan_step {
  * so compile against the header of the library in use. */
 typedef struct kith_plan {
     kith_model model;
-    kith_plan_options options; /* with all zeros replaced by what was used; capacity may stay 0 */
+    kith_plan_options options; /* with all zeros replaced by what was used; capacity may stay 0; progress is NULL */
     int world;
     int64_t padded_vocab; /* multiple of 128 * tp */
     kith_forward_table forward_table;
@@ -178,7 +174,8 @@ typedef struct kith_plan {
 } kith_plan;
 
 /* Makes a plan. topology NULL: only the classes side by side. KITH_ERR_INVALID_ARG when sizes do not divide what they
- * split (heads, inner size of the MLP, layers, experts, sequence, batch), with the valid ones. options may be NULL. */
+ * split (heads, inner size of the MLP, layers, experts, sequence, batch), with the valid ones. KITH_ERR_ABORTED when
+ * progress() asked to stop. options may be NULL. */
 KITH_API kith_status kith_plan_make(const kith_topology *topology, const kith_model *model,
                                     const kith_plan_options *options, kith_plan *plan);
 
@@ -192,7 +189,8 @@ KITH_API void kith_plan_traffic(const kith_plan *plan, kith_axis_traffic *traffi
  * work: global_batch 0 is micro_batch * microbatches * world. plans receives at most capacity; *count how many were
  * written, *tried how many were looked at. No layout at all that divides what it splits is KITH_ERR_INVALID_ARG; none
  * that fits into memory is KITH_OK with *count 0. Layouts that kith_place() refuses are passed over; when it refuses
- * all, its last refusal is the answer. */
+ * all, its last refusal is the answer. When progress() asks to stop it is KITH_ERR_ABORTED; after a failure plans hold
+ * nothing of use. */
 KITH_API kith_status kith_plan_search(const kith_topology *topology, const kith_model *model,
                                       const kith_plan_options *options, int world, kith_plan *plans, int capacity,
                                       int *count, int *tried);
