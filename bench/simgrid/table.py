@@ -25,6 +25,15 @@ def differs(a, b, predicted, simulated):
     return (here < 1 - TIE and there > 1 + TIE) or (here > 1 + TIE and there < 1 - TIE)
 
 
+def summary(predicted, simulated, groups, is_collective, off_count):
+    result = f"{off_count} OFF" if off_count else "all right"
+    if not is_collective:
+        return f"Checked: rankings of {', '.join(groups)}, {len(predicted)} times: {result}."
+    ratios = [predicted[name] / simulated[name] for name in predicted]
+    return (f"Checked: {len(ratios)} predictions within {MOST_OFF:.0%}: {result}; "
+            f"ratios {min(ratios):.3f} to {max(ratios):.3f}.")
+
+
 def main(title, predicted_path, simulated_path):
     predicted, simulated = read(predicted_path), read(simulated_path)
     if not predicted or predicted.keys() != simulated.keys():
@@ -48,6 +57,7 @@ def main(title, predicted_path, simulated_path):
             name.split("/")[1] for name in sorted(names, key=lambda name: simulated[name])))
     for line in off:
         print(f"off: {line}", file=sys.stderr)
+    print("\n" + summary(predicted, simulated, groups, is_collective, len(off)))
     return 1 if off else 0
 
 

@@ -48,21 +48,25 @@ typedef struct machine {
     bool has_cluster; /* a domain of several nodes */
     bool is_grace;    /* memory of the GPUs is NUMA nodes 40 + i, near node i */
     int init_error;
+    bool is_paired; /* all links of a GPU go to one other: bridges */
 } machine;
 
 static const machine machines[] = {
-    { "nvswitch", 8, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, true, false, -1, -1, -1, -1, false, 3, false, false, 0 },
-    { "mesh", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, -1, -1, false, 0, false, false, 0 },
-    { "lost", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, 2, -1, -1, -1, false, 0, false, false, 0 },
-    { "late", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, 1, -1, -1, false, 0, false, false, 0 },
-    { "forbidden", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, 3, -1, false, 0, false, false, 0 },
-    { "hidden", 8, 18, 7, "NVIDIA B200", 10, 0, true, true, -1, -1, -1, -1, false, 3, false, false, 0 },
-    { "mig", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, -1, 2, false, 0, false, false, 0 },
-    { "p2p", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, -1, -1, true, 0, false, false, 0 },
-    { "down", 8, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, true, false, -1, -1, -1, -1, false, 2, false, false, 0 },
-    { "grace", 2, 18, 7, "NVIDIA GB200", 10, 0, true, false, -1, -1, -1, -1, false, 3, true, true, 0 },
-    { "pcie", 2, 0, 0, "NVIDIA L40S", 8, 9, false, false, -1, -1, -1, -1, false, 0, false, false, 0 },
-    { "broken", 0, 0, 0, "", 0, 0, false, false, -1, -1, -1, -1, false, 0, false, false, DRIVER_NOT_LOADED },
+    { "nvswitch", 8, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, true, false, -1, -1, -1, -1, false, 3, false, false, 0,
+      false },
+    { "mesh", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, -1, -1, false, 0, false, false, 0, false },
+    { "lost", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, 2, -1, -1, -1, false, 0, false, false, 0, false },
+    { "late", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, 1, -1, -1, false, 0, false, false, 0, false },
+    { "forbidden", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, 3, -1, false, 0, false, false, 0,
+      false },
+    { "hidden", 8, 18, 7, "NVIDIA B200", 10, 0, true, true, -1, -1, -1, -1, false, 3, false, false, 0, false },
+    { "mig", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, -1, 2, false, 0, false, false, 0, false },
+    { "p2p", 4, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, false, false, -1, -1, -1, -1, true, 0, false, false, 0, false },
+    { "down", 8, 18, 6, "NVIDIA H100 80GB HBM3", 9, 0, true, false, -1, -1, -1, -1, false, 2, false, false, 0, false },
+    { "grace", 2, 18, 7, "NVIDIA GB200", 10, 0, true, false, -1, -1, -1, -1, false, 3, true, true, 0, false },
+    { "pcie", 2, 0, 0, "NVIDIA L40S", 8, 9, false, false, -1, -1, -1, -1, false, 0, false, false, 0, false },
+    { "broken", 0, 0, 0, "", 0, 0, false, false, -1, -1, -1, -1, false, 0, false, false, DRIVER_NOT_LOADED, false },
+    { "pairs", 4, 4, 6, "NVIDIA RTX A6000", 8, 6, false, false, -1, -1, -1, -1, false, 0, false, false, 0, true },
 };
 
 static fake_gpu gpus[MOST_GPUS];
@@ -269,7 +273,7 @@ EXPORT int nvmlDeviceGetNvLinkState(fake_gpu *gpu, unsigned link, unsigned *is_a
         return NOT_SUPPORTED;
     if (link >= MOST_LINKS)
         return INVALID_ARGUMENT;
-    *is_active = 1;
+    *is_active = link < (unsigned)now->link_count;
     return SUCCESS;
 }
 
@@ -280,9 +284,11 @@ EXPORT int nvmlDeviceGetNvLinkVersion(fake_gpu *gpu, unsigned link, unsigned *ve
     return SUCCESS;
 }
 
-/* Direct: six links to each of three others, in the order of the links. */
+/* Direct: six links to each of three others, in the order of the links; or all to the other one of the pair. */
 static int peer_of(int number, unsigned link)
 {
+    if (now->is_paired)
+        return number ^ 1;
     int other = (int)link / 6;
     return other + (other >= number);
 }

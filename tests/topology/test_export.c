@@ -97,6 +97,58 @@ static void test_lists_of_hosts(void **state)
     kith_topology_destroy(t);
 }
 
+/* Hosts whose names alternate between two switches: the list follows the switches, not the names. */
+static void test_hosts_follow_switches(void **state)
+{
+    (void)state;
+    static const int leaves[] = { 2, 2 };
+    kith_topology *t = machine_new();
+    machine_add_uniform(t, 2, "NV4", 1);
+    machine_add_tree(t, 0, leaves, 2, 2, true);
+    machine_finish(t);
+    kith_placement_options o = KITH_PLACEMENT_OPTIONS_INIT;
+    kith_placement *p = NULL;
+    o.tp = 2;
+    o.cp = 2;
+    assert_int_equal(kith_place(t, &o, &p), KITH_OK);
+    assert_int_equal(kith_topology_node(t, 0)->leaf, kith_topology_node(t, 2)->leaf);
+    expect_text(t, p, KITH_EXPORT_SLURM, "n1\nn1\nn3\nn3\nn2\nn2\nn4\nn4\n");
+    expect_text(t, p, KITH_EXPORT_HOSTFILE, "n1 slots=2\nn3 slots=2\nn2 slots=2\nn4 slots=2\n");
+    kith_placement_destroy(p);
+    kith_topology_destroy(t);
+}
+
+/* A rank knows its GPU by address: under a mask the first device of every process is number 0, only its address
+ * leads to the NIC beside it. */
+static void test_gpu_by_address(void **state)
+{
+    (void)state;
+    static const char *const addresses[] = { "0000:1B:00.0", "00000000:43:00.0", "0001:1b:00.0", "0001:43:00" };
+    kith_topology *t = two_hosts(true);
+    kith_gpu *gpus = (kith_gpu *)(uintptr_t)kith_topology_kind(t, 0)->gpus;
+    assert_int_equal(kith_topology_find_gpu(t, "alpha", addresses[0]), -1); /* addresses are not known */
+    for (int g = 0; g < 4; g++)
+        gpus[g].pci = (kith_pci_address){ .is_known = true, .domain = (uint32_t)g / 2, .bus = g % 2 ? 0x43 : 0x1b };
+    for (int g = 0; g < 4; g++) {
+        int found = kith_topology_find_gpu(t, "beta", addresses[g]), node, gpu, nic;
+        kith_link_type type;
+        assert_int_equal(found, 4 + g);
+        assert_true(kith_topology_locate(t, found, &node, &gpu));
+        assert_int_equal(kith_nearest_nics(kith_topology_kind(t, 0), gpu, &nic, 1, &type), 1);
+        assert_int_equal(nic, g / 2);
+    }
+    assert_int_equal(kith_topology_find_gpu(t, "Alpha.cluster.example", addresses[3]), 3);
+    assert_int_equal(kith_topology_find_gpu(t, "alph", addresses[3]), -1);
+    assert_int_equal(kith_topology_find_gpu(t, "alpha2", addresses[3]), -1);
+    assert_int_equal(kith_topology_find_gpu(t, "", addresses[3]), -1);
+    assert_int_equal(kith_topology_find_gpu(t, NULL, addresses[3]), -1); /* which of two? */
+    assert_int_equal(kith_topology_find_gpu(t, "beta", "0000:44:00.0"), -1);
+    assert_int_equal(kith_topology_find_gpu(t, "beta", "GPU 3"), -1);
+    assert_int_equal(kith_topology_find_gpu(t, "beta", NULL), -1);
+    assert_int_equal(kith_topology_find_gpu(NULL, "beta", addresses[0]), -1);
+    kith_topology_destroy(t);
+}
+
 static void test_environment(void **state)
 {
     (void)state;
@@ -296,6 +348,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists_of_hosts),
         cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_hosts_follow_switches),
+        cmocka_unit_test(test_gpu_by_address),
         cmocka_unit_test(test_numbers_by_address),
         cmocka_unit_test(test_unknown_values),
         cmocka_unit_test(test_other_topology),

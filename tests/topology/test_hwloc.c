@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "xml_help.h"
+#include <kith/placement.h>
 
 /* Four H100 that each have six links to each other, on NUMA nodes 3, 1, 7, 5, and CUDA counts them backwards. */
 static void test_mesh(void **state)
@@ -76,6 +77,64 @@ static void test_switch(void **state)
     assert_int_equal(kind->nics[0].port_count, 2);
     assert_string_equal(kind->cpu_vendor, "amd");
     kith_topology_destroy(t);
+}
+
+/* ---- one machine in two formats ---- */
+
+static void expect_equal_rows(const kith_node_kind *a, const kith_node_kind *b)
+{
+    assert_int_equal(a->gpu_count, b->gpu_count);
+    assert_int_equal(a->nic_count, b->nic_count);
+    assert_int_equal(a->has_nvswitch, b->has_nvswitch);
+    for (int g = 0; g < a->gpu_count; g++) {
+        assert_string_equal(a->gpus[g].numa_text, b->gpus[g].numa_text);
+        for (int j = 0; j < a->gpu_count; j++) {
+            const kith_link *x = &a->links[g * a->gpu_count + j], *y = &b->links[g * b->gpu_count + j];
+            if (x->type != y->type || x->count != y->count)
+                fail_msg("GPUs %d and %d: %s %d and %s %d", g, j, kith_link_type_name(x->type), x->count,
+                         kith_link_type_name(y->type), y->count);
+            expect_gbps(x->gbps + 1, y->gbps + 1);
+        }
+        for (int n = 0; n < a->nic_count; n++)
+            assert_int_equal(a->nic_links[g * a->nic_count + n].type, b->nic_links[g * b->nic_count + n].type);
+    }
+}
+
+static void expect_equal_groups(const kith_topology *a, const kith_topology *b)
+{
+    kith_placement_options o = KITH_PLACEMENT_OPTIONS_INIT;
+    kith_placement *p, *q;
+    o.tp = 2;
+    assert_int_equal(kith_place(a, &o, &p), KITH_OK);
+    assert_int_equal(kith_place(b, &o, &q), KITH_OK);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(kith_placement_gpu(p, r), kith_placement_gpu(q, r));
+    kith_placement_destroy(p);
+    kith_placement_destroy(q);
+}
+
+/* Four H100 that six links join to each other, on NUMA nodes 3, 1, 7, 5: hwloc's file tells the number of links of a
+ * pair as bandwidth, nvidia-smi as NV6; both mean the same machine. */
+static void test_two_formats(void **state)
+{
+    (void)state;
+    static const char matrix[] = "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tNIC2\tNIC3\tCPU Affinity\tNUMA Affinity\n"
+                                 "GPU0\t X \tNV6\tNV6\tNV6\tPIX\tSYS\tSYS\tSYS\t3\t3\n"
+                                 "GPU1\tNV6\t X \tNV6\tNV6\tSYS\tPIX\tSYS\tSYS\t1\t1\n"
+                                 "GPU2\tNV6\tNV6\t X \tNV6\tSYS\tSYS\tPIX\tSYS\t7\t7\n"
+                                 "GPU3\tNV6\tNV6\tNV6\t X \tSYS\tSYS\tSYS\tPIX\t5\t5\n"
+                                 "NIC0\tPIX\tSYS\tSYS\tSYS\t X \tSYS\tSYS\tSYS\t\t\n"
+                                 "NIC1\tSYS\tPIX\tSYS\tSYS\tSYS\t X \tSYS\tSYS\t\t\n"
+                                 "NIC2\tSYS\tSYS\tPIX\tSYS\tSYS\tSYS\t X \tSYS\t\t\n"
+                                 "NIC3\tSYS\tSYS\tSYS\tPIX\tSYS\tSYS\tSYS\t X \t\t\n\nLegend:\n";
+    const kith_topology_options options = { .struct_size = sizeof options, .gpu = "H100" };
+    kith_topology *xml = load_fixture("hwloc-mesh.xml"), *text = NULL;
+    if (kith_topology_parse("text.txt", matrix, strlen(matrix), &options, &text) != KITH_OK)
+        fail_msg("%s", kith_error_detail());
+    expect_equal_rows(kith_topology_kind(xml, 0), kith_topology_kind(text, 0));
+    expect_equal_groups(xml, text);
+    kith_topology_destroy(xml);
+    kith_topology_destroy(text);
 }
 
 /* The whole text with one piece replaced everywhere. */
@@ -253,10 +312,11 @@ static void test_virtual(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mesh),       cmocka_unit_test(test_nics),        cmocka_unit_test(test_switch),
-        cmocka_unit_test(test_link_rules), cmocka_unit_test(test_asymmetric),  cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_xgmi),       cmocka_unit_test(test_old_version), cmocka_unit_test(test_no_io),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_hidden),      cmocka_unit_test(test_virtual),
+        cmocka_unit_test(test_mesh),    cmocka_unit_test(test_two_formats), cmocka_unit_test(test_nics),
+        cmocka_unit_test(test_switch),  cmocka_unit_test(test_link_rules),  cmocka_unit_test(test_asymmetric),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_xgmi),        cmocka_unit_test(test_old_version),
+        cmocka_unit_test(test_no_io),   cmocka_unit_test(test_refusals),    cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_virtual),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,8 @@ static void test_crossed_cable(void **state)
     expect_rails(t, "gpu006", "LEAF-00 LEAF-02 LEAF-01 LEAF-03");
     expect_doubt(t, "rail-crossed", "2 NICs hang on another leaf");
     expect_doubt(t, "rail-crossed", "NIC 1 of gpu006 is on LEAF-02 (7 of 8 are on LEAF-01)");
+    expect_doubt(t, "rail-crossed", "NIC 2 of gpu006 is on LEAF-01 (7 of 8 are on LEAF-02)");
+    expect_doubt(t, "rail-crossed", "NCCL_CROSS_NIC=0 keeps rings on rails");
     kith_topology_destroy(t);
 }
 

@@ -125,6 +125,8 @@ static void each_trouble_is_found(void **state)
     memset(r.links, 0, sizeof r.links);
     r.model = "NVIDIA A100-SXM4-80GB";
     wants(&r, "sxm-without-nvlink", "8 GPUs");
+    wants(&r, "sxm-without-nvlink", "is the fabric manager running");
+    wants(&r, "sxm-without-nvlink", "shared NVSwitch mode"); /* one of several virtual machines */
     r.model = "NVIDIA A100 80GB PCIe";
     kith_topology *t = build(&r);
     assert_null(find_doubt(t, "sxm-without-nvlink"));
@@ -140,6 +142,13 @@ static void each_trouble_is_found(void **state)
     r = healthy;
     r.numas = "{\"os_index\": 0, \"cpus\": \"0-60\"}, {\"os_index\": 1, \"cpus\": \"56-111\"}";
     wants(&r, "numa-overlap", "0-60");
+    r.numas = "{\"os_index\": 0, \"cpus\": \"0-51\"}, {\"os_index\": 1, \"cpus\": \"56-111\"}";
+    r.top = "\"packages\": [{\"os_index\": 0, \"cpus\": \"0-55\"}, {\"os_index\": 1, \"cpus\": \"56-111\"}]";
+    wants(&r, "numa-gap", "4 CPUs of the packages are in no NUMA node (52-55)");
+    r.numas = healthy.numas;
+    kith_topology *covered = build(&r);
+    assert_null(find_doubt(covered, "numa-gap"));
+    kith_topology_destroy(covered);
     r = healthy;
     for (int i = 0; i < 8; i++)
         r.nic_of[i] = 7 - i;
@@ -210,6 +219,12 @@ static void nodes_are_compared(void **state)
     r = healthy;
     r.extra = "\"is_mig\": true";
     difference(&r, 1, "MIG");
+    r = healthy; /* masks that are exchanged look good by themselves */
+    r.numas = "{\"os_index\": 0, \"cpus\": \"56-111\"}, {\"os_index\": 1, \"cpus\": \"0-55\"}";
+    kith_topology *t = build(&r);
+    assert_null(find_doubt(t, "numa-overlap"));
+    kith_topology_destroy(t);
+    difference(&r, 2, "NUMA node 0: the CPU set is 0-55 in hgx, 56-111 in hgx");
 }
 
 int main(void)

@@ -88,6 +88,20 @@ static void test_mesh(void **state)
     kith_topology_destroy(t);
 }
 
+/* Links are up on every GPU, and each reaches one other: that is no mesh. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    kith_topology *t = describe("pairs", 4, true);
+    const kith_node_kind *kind = kith_topology_kind(t, 0);
+    int island[4];
+    expect_row(kind, 0, "X NV4 SYS SYS");
+    expect_row(kind, 2, "SYS SYS X NV4");
+    assert_false(kind->has_nvswitch);
+    assert_int_equal(kith_nvlink_islands(kind, island), 2);
+    kith_topology_destroy(t);
+}
+
 /* One GPU that does not answer is one unknown row. */
 static void test_lost(void **state)
 {
@@ -159,12 +173,30 @@ static void test_levels(void **state)
     kith_topology_destroy(t);
 }
 
+/* No group of two has both: the pair is planned around. */
+static void expect_apart(const kith_topology *t, int a, int b)
+{
+    kith_placement_options o = KITH_PLACEMENT_OPTIONS_INIT;
+    kith_placement *placement;
+    o.tp = 2;
+    assert_int_equal(kith_place(t, &o, &placement), KITH_OK);
+    const kith_axis_report *tp = kith_placement_axis(placement, "tp");
+    for (int g = 0; g < tp->group_count; g++) {
+        int low = tp->groups[2 * g] < tp->groups[2 * g + 1] ? 0 : 1;
+        if (tp->groups[2 * g + low] == a && tp->groups[2 * g + 1 - low] == b)
+            fail_msg("wanted GPUs %d and %d in different groups", a, b);
+    }
+    assert_false(tp->leaves_nvlink);
+    kith_placement_destroy(placement);
+}
+
 static void test_broken_pairs(void **state)
 {
     (void)state;
     kith_topology *t = describe("p2p", 4, true);
     expect_row(kith_topology_kind(t, 0), 0, "X SYS NV6 NV6");
     expect_doubt(t, "p2p-broken", "status 5");
+    expect_apart(t, 0, 1);
     kith_topology_destroy(t);
     t = describe("mig", 4, true);
     expect_row(kith_topology_kind(t, 0), 0, "X NV6 SYS NV6");
@@ -233,17 +265,10 @@ static void test_absent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_switch),
-        cmocka_unit_test(test_mesh),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_forbidden),
-        cmocka_unit_test(test_not_shown),
-        cmocka_unit_test(test_hidden_switch),
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_broken_pairs),
-        cmocka_unit_test(test_grace),
-        cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_differing_numas),
+        cmocka_unit_test(test_switch),        cmocka_unit_test(test_mesh),      cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_lost),          cmocka_unit_test(test_forbidden), cmocka_unit_test(test_not_shown),
+        cmocka_unit_test(test_hidden_switch), cmocka_unit_test(test_levels),    cmocka_unit_test(test_broken_pairs),
+        cmocka_unit_test(test_grace),         cmocka_unit_test(test_absent),    cmocka_unit_test(test_differing_numas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

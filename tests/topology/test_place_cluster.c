@@ -394,6 +394,32 @@ static void test_nvlink_domains(void **state)
     kith_topology_destroy(t);
 }
 
+static void hide_all_but_first(kith_topology *t)
+{
+    kith_gpu *gpus = (kith_gpu *)(uintptr_t)kith_topology_kind(t, 0)->gpus;
+    for (int g = 1; g < kith_topology_kind(t, 0)->gpu_count; g++)
+        gpus[g].is_allowed = false;
+}
+
+/* As a step of a job sees its nodes where each rank gets one GPU. */
+static void test_one_visible_gpu(void **state)
+{
+    (void)state;
+    static const int leaves[] = { 2, 2 };
+    kith_topology *t = tree(leaves, 2, 8, false);
+    kith_placement *p = place(t, (sizes){ 2, 1, 1, 2, 1 });
+    assert_false(has_note(p, true, "sees one of"));
+    kith_placement_destroy(p);
+    hide_all_but_first(t);
+    p = place(t, (sizes){ 2, 1, 1, 2, 1 });
+    require_note(p, true, "tp is 2, and this process sees one of 8 GPUs of");
+    kith_placement_destroy(p);
+    p = place(t, (sizes){ 1, 1, 1, 4, 1 }); /* without tp it does not matter so much */
+    assert_false(has_note(p, true, "sees one of"));
+    kith_placement_destroy(p);
+    kith_topology_destroy(t);
+}
+
 static void test_tp_over_nodes(void **state)
 {
     (void)state;
@@ -579,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_two_kinds),
         cmocka_unit_test(test_nvlink_domains),
         cmocka_unit_test(test_tp_over_nodes),
+        cmocka_unit_test(test_one_visible_gpu),
         cmocka_unit_test(test_bytes_by_link),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_keep_order),

@@ -139,7 +139,7 @@ static void test_states_by_precision(void **state)
     expect_near("fp8", fp8.memory.weights + fp8.memory.gradients + fp8.memory.optimizer, 15 * params, 0);
 }
 
-static void expect_in_flight(const char *what, kith_plan_schedule schedule, int chunks, double microbatches,
+static void expect_in_flight(const char *what, kith_schedule_kind schedule, int chunks, double microbatches,
                              const double *wanted)
 {
     for (int rank = 0; rank < 4; rank++)

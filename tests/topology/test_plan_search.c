@@ -216,6 +216,108 @@ static void test_shorter_options(void **state)
                    "KITH_PLAN_OPTIONS_INIT");
 }
 
+static void hide_all_but_first(kith_topology *t, ki_kind *kind)
+{
+    (void)t;
+    for (int g = 1; g < kind->view.gpu_count; g++)
+        ((kith_gpu *)kind->view.gpus)[g].is_allowed = false;
+}
+
+static bool has_note(const kith_plan *plan, const char *words)
+{
+    for (int i = 0; i < plan->note_count; i++)
+        if (strstr(plan->notes[i], words) != NULL)
+            return true;
+    return false;
+}
+
+/* A process that sees one GPU of its node, as ranks do that a launcher binds to one each. */
+static void test_one_visible_gpu(void **state)
+{
+    (void)state;
+    machine_spec spec = { .gpu = "NVIDIA H100", .nodes = 2, .gpus = 4, .nics = 4, .nvlinks = 18, .nic_gbps = 48 };
+    kith_model model = named("gpt2");
+    kith_plan plan;
+    for (int is_hidden = 0; is_hidden < 2; is_hidden++)
+        for (int tp = 1; tp <= 2; tp++) {
+            kith_plan_options o = options_of(tp, 1, 1, 1024);
+            spec.edit = is_hidden ? hide_all_but_first : NULL;
+            kith_topology *topology = machine_create(&spec);
+            assert_non_null(topology);
+            assert_int_equal(kith_plan_make(topology, &model, &o, &plan), KITH_OK);
+            assert_int_equal(has_note(&plan, "sees one GPU of its node"), is_hidden && tp > 1);
+            kith_topology_destroy(topology);
+        }
+}
+
+/* What was told: all of it must be in order. Asks to stop at the stop_at-th time. */
+typedef struct told {
+    int count, stop_at;
+    const char *what;
+    double fraction;
+    bool has_placed;
+} told;
+
+static int listen_to(void *arg, const char *what, double fraction)
+{
+    told *t = (told *)arg;
+    if (!(fraction >= 0 && fraction <= 1))
+        fail_msg("%s: wanted a fraction from 0 to 1, got %g", what, fraction);
+    if (t->what != NULL && strcmp(t->what, what) == 0)
+        expect_not_above(what, t->fraction, fraction);
+    else if (t->has_placed)
+        fail_msg("'%s' was told after 'placing'", what);
+    t->what = what;
+    t->fraction = fraction;
+    t->has_placed = strcmp(what, "placing") == 0;
+    return ++t->count == t->stop_at ? 1 : 0;
+}
+
+static void test_progress_is_told(void **state)
+{
+    (void)state;
+    kith_topology *topology = machine("2 nodes of 8 H100 on NVSwitch, 8 NICs");
+    kith_model model = named("llama-2-7b");
+    kith_plan_options o = options_of(0, 0, 1, 2048);
+    told heard = { .stop_at = -1 };
+    kith_plan plan;
+    o.progress = listen_to;
+    o.progress_arg = &heard;
+    assert_true(search(topology, &model, &o, 3) == 3);
+    assert_true(heard.has_placed && heard.fraction == 1);
+    assert_true(heard.count > 24); /* each of those that are placed tells several times */
+    assert_null(plans[0].options.progress);
+    heard = (told){ .stop_at = -1 };
+    o.tp = 2;
+    assert_int_equal(kith_plan_make(topology, &model, &o, &plan), KITH_OK);
+    assert_true(heard.has_placed && heard.fraction == 1 && heard.count > 2);
+    assert_null(plan.options.progress);
+    kith_topology_destroy(topology);
+}
+
+/* Wherever it is asked for, the work ends there, and nothing is told afterwards. */
+static void test_progress_can_stop(void **state)
+{
+    (void)state;
+    kith_topology *topology = machine("2 nodes of 2 H100 on NVSwitch, 2 NICs");
+    kith_model model = named("gpt2");
+    kith_plan_options o = options_of(0, 0, 1, 1024);
+    told all = { .stop_at = -1 };
+    o.progress = listen_to;
+    o.progress_arg = &all;
+    assert_true(search(topology, &model, &o, 3) > 0);
+    for (int at = 1; at <= all.count; at++) {
+        told heard = { .stop_at = at };
+        int count = -1, tried = -1;
+        o.progress_arg = &heard;
+        expect_refused("stop", kith_plan_search(topology, &model, &o, 4, plans, 3, &count, &tried), KITH_ERR_ABORTED,
+                       "asked to stop");
+        assert_int_equal(heard.count, at);
+        assert_int_equal(count, -1);
+    }
+    kith_topology_destroy(topology);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +328,9 @@ int main(void)
         cmocka_unit_test(test_given_axes_come_out_even),
         cmocka_unit_test(test_best_of_few_is_best_of_all),
         cmocka_unit_test(test_shorter_options),
+        cmocka_unit_test(test_one_visible_gpu),
+        cmocka_unit_test(test_progress_is_told),
+        cmocka_unit_test(test_progress_can_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

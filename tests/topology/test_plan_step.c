@@ -65,7 +65,7 @@ static void test_compute(void **state)
     expect_near("full", make_named("llama-2-70b", &o).recompute_s * 8 * 25e12, work / 3 - head, 1e-12);
 }
 
-static double bubble(kith_plan_schedule schedule, int pp, int chunks, double microbatches, double *in_stage)
+static double bubble(kith_schedule_kind schedule, int pp, int chunks, double microbatches, double *in_stage)
 {
     const ki_layout_times times = { 10, 12, 8 };
     double idle = ki_layout_bubble(schedule, pp, chunks, microbatches, times, in_stage);
@@ -77,7 +77,7 @@ static double bubble(kith_plan_schedule schedule, int pp, int chunks, double mic
 static void test_bubbles(void **state)
 {
     static const struct {
-        kith_plan_schedule schedule;
+        kith_schedule_kind schedule;
         int pp, chunks;
         double idle, in_stage;
     } cases[] = {
@@ -96,8 +96,8 @@ static void test_bubbles(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         double in_stage, idle = bubble(cases[i].schedule, cases[i].pp, cases[i].chunks, 8, &in_stage);
-        expect_near(kith_plan_schedule_name(cases[i].schedule), idle, cases[i].idle, 1e-12);
-        expect_near(kith_plan_schedule_name(cases[i].schedule), in_stage, cases[i].in_stage, 1e-12);
+        expect_near(kith_schedule_kind_name(cases[i].schedule), idle, cases[i].idle, 1e-12);
+        expect_near(kith_schedule_kind_name(cases[i].schedule), in_stage, cases[i].in_stage, 1e-12);
     }
     kith_plan_options o = options_of(1, 4, 1, 512);
     o.microbatches = 12;

@@ -224,7 +224,7 @@ static void test_padded_vocabulary(void **state)
 static void test_pipeline_messages(void **state)
 {
     static const struct {
-        kith_plan_schedule schedule;
+        kith_schedule_kind schedule;
         int pp, chunks;
         double all, busiest;
     } cases[] = {

@@ -5,14 +5,16 @@
  *     predict times CASES                       NAME SECONDS of each case
  *
  * Platform: each node is a zone whose hosts are GPUs; a route is the list of resources that topology/paths.h gives,
- * each a link of its own with its bandwidth, in its direction. The latency of a class is a link that is never full. The
- * way of a GPU to the network is its route to the zone's gateway.
+ * each a link of its own with its bandwidth, in its direction. The latency of a class is a link that is never full.
+ * The way of a GPU to the network is its route to the zone's gateway. Kith's latencies are those of a step; its three
+ * messages take a third each (wires.h).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "cases.h"
 
 #include "topology/paths.h"
+#include "wires.h"
 #include <kith/placement.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,8 +88,8 @@ static void write_node(ki_paths *paths, int node, int other)
         if (from == to)
             continue;
         find_route(paths, from, to, &route);
-        printf("<link id=\"wire%d-%d\" bandwidth=\"1e18Bps\" latency=\"%.9fs\" sharing_policy=\"FATPIPE\"/>\n", from,
-               to, route.latency_s);
+        printf("<link id=\"wire%d-%d\" bandwidth=\"1e18Bps\" latency=\"%.12fs\" sharing_policy=\"FATPIPE\"/>\n", from,
+               to, route.latency_s / WIRES_TRIPS);
     }
     for (int a = 0; a < GPUS; a++) {
         int from = node * GPUS + a;
@@ -119,8 +121,8 @@ static void write_between(ki_paths *paths, int nodes)
     if (nodes < 2)
         return;
     find_route(paths, 0, GPUS, &route);
-    printf("<link id=\"network\" bandwidth=\"1e18Bps\" latency=\"%.9fs\" sharing_policy=\"FATPIPE\"/>\n",
-           route.latency_s);
+    printf("<link id=\"network\" bandwidth=\"1e18Bps\" latency=\"%.12fs\" sharing_policy=\"FATPIPE\"/>\n",
+           route.latency_s / WIRES_TRIPS);
     write_links(paths, -1);
     for (int a = 0; a < nodes; a++)
         for (int b = 0; b < nodes; b++) {
