@@ -1,0 +1,81 @@
+/* schedules/costs.c - the costs that hold for each stage of a plan: looked through, with what was left open filled in.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "schedule.h"
+
+#include "core/base/error.h"
+#include "core/base/fault.h"
+#include "core/base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct member {
+    const char *name;
+    size_t offset;
+    bool may_be_open; /* negative: comes from others */
+} member;
+
+static const member members[] = {
+    { "f", offsetof(kith_stage_cost, f), false },
+    { "i", offsetof(kith_stage_cost, i), false },
+    { "w", offsetof(kith_stage_cost, w), false },
+    { "b", offsetof(kith_stage_cost, b), true },
+    { "fb", offsetof(kith_stage_cost, fb), true },
+    { "recompute", offsetof(kith_stage_cost, recompute), true },
+    { "send", offsetof(kith_stage_cost, send), false },
+    { "latency", offsetof(kith_stage_cost, latency), false },
+    { "activation_nbytes", offsetof(kith_stage_cost, activation_nbytes), false },
+    { "weight_nbytes", offsetof(kith_stage_cost, weight_nbytes), false },
+    { "message_nbytes", offsetof(kith_stage_cost, message_nbytes), false },
+};
+
+static kith_status check(const kith_stage_cost *cost, const char *whose)
+{
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        double value = *(const double *)((const char *)cost + members[i].offset);
+        if (!isfinite(value) || (value < 0 && !members[i].may_be_open))
+            return ki_fail(KITH_ERR_INVALID_ARG, "costs: %s of %s is %g: it has to be finite%s", members[i].name, whose,
+                           value, members[i].may_be_open ? "" : " and not negative");
+    }
+    return KITH_OK;
+}
+
+static kith_status check_all(const kith_schedule *s, const kith_schedule_costs *costs)
+{
+    if (costs->stage_count == 0)
+        return check(&costs->same, "each stage");
+    if (costs->stage_count != s->stages || costs->stages == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG, "costs of %d stages%s for a plan of %d stages: valid are 0 and %d",
+                       costs->stage_count, costs->stages == NULL ? " that are NULL" : "", s->stages, s->stages);
+    kith_status status = KITH_OK;
+    for (int stage = 0; stage < s->stages && status == KITH_OK; stage++) {
+        char whose[32];
+        snprintf(whose, sizeof whose, "stage %d", stage);
+        status = check(&costs->stages[stage], whose);
+    }
+    return status;
+}
+
+kith_status ki_schedule_stage_costs(const kith_schedule *s, const kith_schedule_costs *given, kith_stage_cost **stages)
+{
+    kith_schedule_costs costs = KITH_SCHEDULE_COSTS_INIT;
+    if (given != NULL && !ki_options_copy(&costs, sizeof costs, given, sizeof costs))
+        return ki_fail(KITH_ERR_INVALID_ARG, "costs were not filled with KITH_SCHEDULE_COSTS_INIT");
+    kith_status status = check_all(s, &costs);
+    if (status != KITH_OK)
+        return status;
+    kith_stage_cost *all = ki_fault(KI_FAULT_ALLOC) ? NULL : malloc((size_t)s->stages * sizeof *all);
+    if (all == NULL)
+        return ki_fail(KITH_ERR_NO_MEMORY, "no memory for the costs of %d stages", s->stages);
+    for (int stage = 0; stage < s->stages; stage++) {
+        kith_stage_cost *cost = &all[stage];
+        *cost = costs.stage_count > 0 ? costs.stages[stage] : costs.same;
+        cost->b = cost->b < 0 ? cost->i + cost->w : cost->b;
+        cost->recompute = cost->recompute < 0 ? cost->f : cost->recompute;
+    }
+    *stages = all;
+    return KITH_OK;
+}

@@ -1,0 +1,97 @@
+/* schedules/exchange.c - kith_schedule_write(): brings a plan into the shape that a form needs, and writes it.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "exchange.h"
+
+#include "core/base/error.h"
+
+typedef enum shape { COMPUTE_ONLY, WITH_MESSAGES } shape;
+
+static const struct {
+    const char *name;
+    kith_status (*write)(const kith_schedule *schedule, ki_text *out, size_t *dropped);
+    shape shape;
+    bool is_plain; /* one stage a rank, no I and W, no overlap */
+} forms[] = {
+    [KITH_FORM_TORCH_COMPUTE] = { "PyTorch's file of computation", ki_write_torch, COMPUTE_ONLY, false },
+    [KITH_FORM_TORCH_COMMS] = { "PyTorch's file with messages", ki_write_torch, WITH_MESSAGES, false },
+    [KITH_FORM_DEEPSPEED] = { "DeepSpeed's listing", ki_write_deepspeed, COMPUTE_ONLY, true },
+    [KITH_FORM_SHALLOWSPEED] = { "shallowspeed's listing", ki_write_shallowspeed, COMPUTE_ONLY, true },
+};
+
+/* The listings have words for F and B of one stage a rank, and the stages must lie in order. */
+static kith_status check_plain(const kith_schedule *s, const char *form)
+{
+    if (s->chunks > 1)
+        return ki_fail(KITH_ERR_UNSUPPORTED, "%s has one stage on each rank, and this plan has %d", form, s->chunks);
+    for (int stage = 0; stage < s->stages; stage++)
+        if (s->rank_of_stage[stage] != stage)
+            return ki_fail(KITH_ERR_UNSUPPORTED, "%s has stage %d on rank %d, and this plan has it on rank %d", form,
+                           stage, stage, s->rank_of_stage[stage]);
+    for (int rank = 0; rank < s->ranks; rank++) {
+        for (size_t i = 0; i < s->lists[rank].count; i++) {
+            const kith_action *a = &s->lists[rank].actions[i];
+            if (a->type == KITH_ACTION_I || a->type == KITH_ACTION_W)
+                return ki_fail(KITH_ERR_UNSUPPORTED, "%s has no backward in two parts, and this plan has (rank %d)",
+                               form, rank);
+            if (a->is_overlapped)
+                return ki_fail(KITH_ERR_UNSUPPORTED, "%s has no overlapped actions, and this plan has (rank %d)", form,
+                               rank);
+        }
+    }
+    return kith_schedule_check(s, NULL, NULL);
+}
+
+/* *shaped is the plan itself or one made for the form; destroy it when it is not the plan. */
+static kith_status bring_into_shape(const kith_schedule *s, shape wanted, size_t *dropped, const kith_schedule **shaped)
+{
+    kith_schedule *made = NULL;
+    kith_status status = KITH_OK;
+    *shaped = s;
+    if (wanted == WITH_MESSAGES && !kith_schedule_is_lowered(s)) {
+        kith_lower_options lower = KITH_LOWER_MESSAGES_INIT;
+        lower.has_reduce = s->has_backward;
+        status = kith_schedule_lower(s, &lower, &made);
+    } else if (wanted == COMPUTE_ONLY && kith_schedule_is_lowered(s)) {
+        status = kith_schedule_compute_only(s, &made);
+    }
+    if (status != KITH_OK || made == NULL)
+        return status;
+    for (int rank = 0; rank < s->ranks && wanted == COMPUTE_ONLY; rank++)
+        *dropped += s->lists[rank].count - made->lists[rank].count;
+    *shaped = made;
+    return KITH_OK;
+}
+
+kith_status kith_schedule_write(const kith_schedule *schedule, kith_schedule_form form, char **text, size_t *dropped)
+{
+    if (schedule == NULL || text == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_schedule_write(): %s is NULL",
+                       schedule == NULL ? "schedule" : "text");
+    if ((unsigned)form >= sizeof forms / sizeof forms[0])
+        return ki_fail(KITH_ERR_INVALID_ARG, "%d is no form of a plan: valid are 0 to %d", (int)form,
+                       (int)(sizeof forms / sizeof forms[0]) - 1);
+    kith_status status = forms[form].is_plain ? check_plain(schedule, forms[form].name) : KITH_OK;
+    if (status != KITH_OK)
+        return status;
+    const kith_schedule *shaped;
+    size_t lost = 0, unsaid = 0;
+    status = bring_into_shape(schedule, forms[form].shape, &lost, &shaped);
+    if (status != KITH_OK)
+        return status;
+    ki_text out = { NULL, 0, 0, false };
+    status = forms[form].write(shaped, &out, &unsaid);
+    if (shaped != schedule)
+        kith_schedule_destroy((kith_schedule *)shaped);
+    if (status == KITH_OK && (out.is_failed || out.chars == NULL))
+        status = ki_fail(KITH_ERR_NO_MEMORY, "no memory for %s", forms[form].name);
+    if (status != KITH_OK) {
+        ki_text_fini(&out);
+        return status;
+    }
+    *text = out.chars;
+    if (dropped != NULL)
+        *dropped = lost + unsaid;
+    return KITH_OK;
+}

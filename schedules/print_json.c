@@ -1,0 +1,185 @@
+/* schedules/print_json.c - a simulation as JSON: figures, lists and times. docs/schedules.md lists the keys; scripts
+ * rely on them, so they are added to and never renamed.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "print.h"
+
+#include "numbers.h"
+
+typedef double (*figure_fn)(const kith_simulation_rank_result *result);
+
+static double start_of(const kith_simulation_rank_result *r)
+{
+    return r->start;
+}
+static double end_of(const kith_simulation_rank_result *r)
+{
+    return r->end;
+}
+static double busy_of(const kith_simulation_rank_result *r)
+{
+    return r->busy;
+}
+static double bubble_of(const kith_simulation_rank_result *r)
+{
+    return r->bubble;
+}
+static double span_bubble_of(const kith_simulation_rank_result *r)
+{
+    return r->span_bubble;
+}
+static double in_flight_of(const kith_simulation_rank_result *r)
+{
+    return r->in_flight;
+}
+static double in_flight_weights_of(const kith_simulation_rank_result *r)
+{
+    return r->in_flight_weights;
+}
+static double held_of(const kith_simulation_rank_result *r)
+{
+    return r->held;
+}
+static double peak_nbytes_of(const kith_simulation_rank_result *r)
+{
+    return r->peak_nbytes;
+}
+static double sent_count_of(const kith_simulation_rank_result *r)
+{
+    return (double)r->sent_count;
+}
+static double sent_nbytes_of(const kith_simulation_rank_result *r)
+{
+    return r->sent_nbytes;
+}
+
+/* "key": [one number a rank] */
+static void add_per_rank(ki_text *out, const ki_print *print, const char *key, figure_fn figure)
+{
+    ki_text_add(out, "\"%s\": [", key);
+    for (int rank = 0; rank < print->s->ranks; rank++) {
+        ki_text_add(out, rank > 0 ? ", " : "");
+        ki_print_exact(out, figure(&print->run->results[rank]));
+    }
+    ki_text_add(out, "]");
+}
+
+static void add_number(ki_text *out, const char *key, double value)
+{
+    ki_text_add(out, "\"%s\": ", key);
+    ki_print_exact(out, value);
+}
+
+static void add_head(ki_text *out, const kith_schedule *s)
+{
+    ki_text_add(out, "{\n\"kind\": ");
+    ki_text_add_json(out, kith_schedule_kind_name(s->kind));
+    ki_text_add(out, ",\n\"ranks\": %d,\n\"stages\": %d,\n\"chunks\": %d,\n\"microbatches\": %d", s->ranks, s->stages,
+                s->chunks, s->microbatches);
+    ki_text_add(out, ",\n\"is_lowered\": %s,\n\"is_forward_only\": %s", s->has_messages ? "true" : "false",
+                s->has_backward ? "false" : "true");
+    ki_text_add(out, ",\n\"rank_of_stage\": [");
+    for (int stage = 0; stage < s->stages; stage++)
+        ki_text_add(out, stage > 0 ? ", %d" : "%d", s->rank_of_stage[stage]);
+    ki_text_add(out, "]");
+}
+
+static void add_bubble(ki_text *out, const ki_print *print)
+{
+    const kith_simulation_total_result *total = &print->run->total;
+    ki_text_add(out, ",\n\"bubble\": {");
+    add_number(out, "makespan", total->bubble);
+    ki_text_add(out, ", ");
+    add_number(out, "rate", total->rate);
+    ki_text_add(out, ", ");
+    add_number(out, "span_total", total->span_bubble);
+    ki_text_add(out, ", ");
+    add_number(out, "span_rate", total->span_rate);
+    ki_text_add(out, ",\n  ");
+    add_per_rank(out, print, "per_rank", bubble_of);
+    ki_text_add(out, ",\n  ");
+    add_per_rank(out, print, "span", span_bubble_of);
+    ki_text_add(out, "}");
+}
+
+static void add_figures(ki_text *out, const ki_print *print)
+{
+    static const struct {
+        const char *key;
+        figure_fn figure;
+    } rows[] = {
+        { "start", start_of },
+        { "end", end_of },
+        { "busy", busy_of },
+        { "in_flight", in_flight_of },
+        { "held", held_of },
+        { "in_flight_weights", in_flight_weights_of },
+        { "peak_nbytes", peak_nbytes_of },
+    };
+    const kith_simulation_total_result *total = &print->run->total;
+    ki_text_add(out, ",\n");
+    add_number(out, "makespan", total->makespan);
+    add_bubble(out, print);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ki_text_add(out, ",\n");
+        add_per_rank(out, print, rows[i].key, rows[i].figure);
+    }
+    ki_text_add(out, ",\n\"messages\": {\"count\": %zu, ", total->sent_count);
+    add_number(out, "nbytes", total->sent_nbytes);
+    ki_text_add(out, ",\n  ");
+    add_per_rank(out, print, "per_rank", sent_count_of);
+    ki_text_add(out, ",\n  ");
+    add_per_rank(out, print, "nbytes_per_rank", sent_nbytes_of);
+    ki_text_add(out, "}");
+}
+
+static void add_notes(ki_text *out, const kith_schedule *s)
+{
+    ki_text_add(out, ",\n\"notes\": [");
+    for (int i = 0; i < s->note_count; i++) {
+        ki_text_add(out, i > 0 ? ", " : "");
+        ki_text_add_json(out, s->notes[i]);
+    }
+    ki_text_add(out, "]");
+}
+
+static void add_action(ki_text *out, const ki_print *print, int rank, size_t at)
+{
+    char cell[KI_CELL_NBYTES];
+    ki_text_add(out, "%s\"%s\"", at > 0 ? ", " : "", ki_print_cell(&print->s->lists[rank], at, cell));
+}
+
+static void add_interval(ki_text *out, const ki_print *print, int rank, size_t at)
+{
+    const kith_interval *interval = &print->run->intervals[print->run->first[rank] + at];
+    char start[KI_NUMBER_NBYTES], end[KI_NUMBER_NBYTES];
+    ki_text_add(out, "%s[%s, %s]", at > 0 ? ", " : "", ki_number_text(interval->start, 0, start),
+                ki_number_text(interval->end, 0, end));
+}
+
+/* "key": one list a rank, with one entry for each action, or overlapped pair. */
+static void add_lists(ki_text *out, const ki_print *print, const char *key,
+                      void (*add)(ki_text *, const ki_print *, int, size_t))
+{
+    ki_text_add(out, ",\n\"%s\": [", key);
+    for (int rank = 0; rank < print->s->ranks; rank++) {
+        const ki_action_list *list = &print->s->lists[rank];
+        ki_text_add(out, rank > 0 ? ",\n  [" : "\n  [");
+        for (size_t at = 0; at < list->count; at += ki_print_unit(list, at))
+            add(out, print, rank, at);
+        ki_text_add(out, "]");
+    }
+    ki_text_add(out, "\n]");
+}
+
+kith_status ki_print_json(ki_text *out, const ki_print *print)
+{
+    add_head(out, print->s);
+    add_figures(out, print);
+    add_notes(out, print->s);
+    add_lists(out, print, "actions", add_action);
+    add_lists(out, print, "intervals", add_interval);
+    ki_text_add(out, "\n}\n");
+    return KITH_OK;
+}
