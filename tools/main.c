@@ -17,6 +17,7 @@ static const ki_command *const commands[] = {
     &ki_command_flight,
     &ki_command_bench,
     &ki_command_plan,
+    &ki_command_schedule,
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 

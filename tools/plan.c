@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "plan_options.h"
+#include "progress.h"
 
 #include <kith/context.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ const ki_command ki_command_plan = { "plan", "Work out memory, traffic and step 
 
 static int fail(kith_status status)
 {
+    ki_progress_end();
     fprintf(stderr, "kith plan: %s: %s\n", kith_status_name(status), kith_error_detail());
     return EXIT_FAILED;
 }
@@ -93,6 +95,7 @@ static int make_one(const kith_topology *topology, const kith_model *model, cons
 {
     kith_plan plan;
     kith_status status = kith_plan_make(topology, model, &request->options, &plan);
+    ki_progress_end();
     if (status == KITH_OK)
         status = print_plan(&plan, request->is_json);
     return status == KITH_OK ? KI_EXIT_OK : fail(status);
@@ -147,6 +150,7 @@ static int search(const kith_topology *topology, const kith_model *model, const 
     }
     kith_status status = kith_plan_search(topology, model, &request->options, (int)request->world, plans,
                                           (int)request->top, &count, &tried);
+    ki_progress_end();
     if (status == KITH_OK && request->is_json)
         status = print_array(plans, count, tried);
     else if (status == KITH_OK && count > 0)
@@ -185,9 +189,17 @@ static int answer(const ki_plan_request *request)
     return result;
 }
 
+static int show_progress(void *arg, const char *what, double fraction)
+{
+    (void)arg;
+    ki_progress_show("plan", what, fraction);
+    return 0;
+}
+
 static int plan_main(int argc, char **argv)
 {
     ki_plan_request request = { .options = KITH_PLAN_OPTIONS_INIT, .top = 10 };
+    request.options.progress = show_progress;
     int result = ki_plan_read_options(argc, argv, &request);
     if (result != KI_EXIT_OK)
         return result;

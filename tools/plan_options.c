@@ -156,9 +156,9 @@ static bool read_schedule(kith_plan_options *o)
 {
     const char *names[KITH_SCHEDULE_ZB_V + 1];
     for (int i = 0; i <= KITH_SCHEDULE_ZB_V; i++)
-        names[i] = kith_plan_schedule_name((kith_plan_schedule)i);
+        names[i] = kith_schedule_kind_name((kith_schedule_kind)i);
     int word = read_word(OPT_SCHEDULE, names, KITH_SCHEDULE_ZB_V + 1);
-    o->schedule = word >= 0 ? (kith_plan_schedule)word : KITH_SCHEDULE_1F1B;
+    o->schedule = word >= 0 ? (kith_schedule_kind)word : KITH_SCHEDULE_1F1B;
     return word >= 0;
 }
 

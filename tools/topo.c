@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "topo.h"
+#include "progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -294,12 +295,18 @@ static int dispatch(int argc, char **argv, ki_topo_options *options)
     return is_lint ? ki_topo_lint(options) : is_diff ? ki_topo_diff(options) : report(options);
 }
 
+static void show_progress(void *arg, const char *what, double fraction)
+{
+    (void)arg;
+    ki_progress_show("topo", what, fraction);
+}
+
 static int topo_main(int argc, char **argv)
 {
     ki_topo_options options = { .reading = KITH_TOPOLOGY_OPTIONS_INIT,
                                 .placing = KITH_PLACEMENT_OPTIONS_INIT,
                                 .export_form = -1 };
-    options.placing.progress = ki_topo_progress;
+    options.placing.progress = show_progress;
     options.paths = calloc((size_t)argc + 1, sizeof(*options.paths));
     if (options.paths == NULL) {
         fputs("kith topo: memory is short\n", stderr);

@@ -4,22 +4,18 @@
  *     topo_read.c     options to a machine: topology, placement, plan
  *     topo_report.c   the report in each form, exports, the table of constants
  *     topo_check.c    lint, diff, --require
- *     topo_output.c   one write at the end, to a file or standard output
  *     topo_html.c, topo_html_tables.c, topo_html_placement.c   the page
  *     topo_draw.h     the picture
- *
- * A report is made in memory and written when it is whole, so that a failure leaves no half file.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef KI_TOOLS_TOPO_H
 #define KI_TOOLS_TOPO_H
 
-#include "command.h"
+#include "output.h"
 
 #include <kith/context.h>
 #include <kith/plan.h>
-#include <stdio.h>
 
 #define KI_TOPO_FOUND 1    /* lint: doubts; diff: differences */
 #define KI_TOPO_REFUSED 2  /* the input cannot be used, the output cannot be written */
@@ -80,25 +76,6 @@ int ki_topo_lint(const ki_topo_options *options);
 int ki_topo_diff(const ki_topo_options *options);
 /* Exit status of --require nvlink; what is wrong goes to stderr. */
 int ki_topo_require_nvlink(const ki_topo_machine *machine);
-
-/* ---- topo_output.c ---- */
-
-/* A report under construction: write to `stream`. */
-typedef struct ki_topo_output {
-    FILE *stream;
-    char *bytes;
-    size_t nbytes;
-} ki_topo_output;
-
-bool ki_topo_output_open(ki_topo_output *output);
-/* Ends the report and writes it to options->output or standard output; says what went wrong. Frees it in any case. */
-int ki_topo_output_close(ki_topo_output *output, const ki_topo_options *options);
-void ki_topo_output_drop(ki_topo_output *output);
-
-/* A line on stderr that says how far long work is, when stderr is a terminal. arg is not used. */
-void ki_topo_progress(void *arg, const char *what, double fraction);
-/* Takes the line away. */
-void ki_topo_progress_end(void);
 
 /* ---- topo_html.c ---- */
 

@@ -33,11 +33,11 @@ int ki_topo_doubt_count(const kith_topology *topology)
 int ki_topo_lint(const ki_topo_options *options)
 {
     kith_topology *topology = NULL;
-    ki_topo_output output;
+    ki_output output;
     int result = ki_topo_load(options, options->paths, options->path_count, &topology);
     if (result != KI_EXIT_OK)
         return result;
-    if (!ki_topo_output_open(&output)) {
+    if (!ki_output_open(&output, &ki_command_topo)) {
         kith_topology_destroy(topology);
         return KI_TOPO_REFUSED;
     }
@@ -50,10 +50,10 @@ int ki_topo_lint(const ki_topo_options *options)
     kith_topology_destroy(topology);
     if (result != KI_EXIT_OK) {
         fputs("kith topo: memory is short\n", stderr);
-        ki_topo_output_drop(&output);
+        ki_output_drop(&output);
         return result;
     }
-    result = ki_topo_output_close(&output, options);
+    result = ki_output_close(&output, options->output, false);
     return result == KI_EXIT_OK && count > 0 ? KI_TOPO_FOUND : result;
 }
 
@@ -62,7 +62,7 @@ int ki_topo_diff(const ki_topo_options *options)
     kith_topology *a = NULL, *b = NULL;
     char *text = NULL;
     int count = 0;
-    ki_topo_output output;
+    ki_output output;
     int result = ki_topo_load(options, options->paths, 1, &a);
     if (result == KI_EXIT_OK)
         result = ki_topo_load(options, options->paths + 1, 1, &b);
@@ -73,11 +73,11 @@ int ki_topo_diff(const ki_topo_options *options)
     }
     kith_topology_destroy(a);
     kith_topology_destroy(b);
-    if (result == KI_EXIT_OK && !ki_topo_output_open(&output))
+    if (result == KI_EXIT_OK && !ki_output_open(&output, &ki_command_topo))
         result = KI_TOPO_REFUSED;
     if (result == KI_EXIT_OK) {
         fputs(text, output.stream);
-        result = ki_topo_output_close(&output, options);
+        result = ki_output_close(&output, options->output, false);
     }
     kith_free(text);
     return result == KI_EXIT_OK && count > 0 ? KI_TOPO_FOUND : result;

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "progress.h"
 #include "topo.h"
 #include "topo_draw.h"
 
@@ -14,7 +15,7 @@ int ki_topo_refuse(kith_status status)
     char detail[1024]; /* quotes names of files, which may hold what drives a terminal */
     snprintf(detail, sizeof(detail), "%s", kith_error_detail());
     ki_text_clean(detail);
-    ki_topo_progress_end();
+    ki_progress_end();
     fprintf(stderr, "kith topo: %s\n", detail[0] != '\0' ? detail : kith_status_sentence(status));
     return KI_TOPO_REFUSED;
 }
@@ -34,7 +35,7 @@ int ki_topo_load(const ki_topo_options *options, const char *const *paths, size_
 {
     kith_status status = path_count == 0 ? kith_topology_detect(&options->reading, topology)
                                          : kith_topology_load(paths, path_count, &options->reading, topology);
-    ki_topo_progress_end();
+    ki_progress_end();
     if (status != KITH_OK)
         return ki_topo_refuse(status);
     return check_node_count(options, *topology);
@@ -106,7 +107,7 @@ int ki_topo_machine_make(const ki_topo_options *options, ki_topo_machine *machin
         return result;
     kith_status status = options->model != NULL ? place_model(options, machine)
                                                 : kith_place(machine->topology, &options->placing, &machine->placement);
-    ki_topo_progress_end();
+    ki_progress_end();
     return status == KITH_OK ? KI_EXIT_OK : ki_topo_refuse(status);
 }
 

@@ -71,11 +71,16 @@ static int print_page(const ki_topo_machine *machine, FILE *out)
     return KI_TOPO_REFUSED;
 }
 
+static bool is_binary(ki_topo_form form)
+{
+    return form == KI_TOPO_PNG || form == KI_TOPO_PDF;
+}
+
 int ki_topo_report(const ki_topo_options *options, const ki_topo_machine *machine)
 {
-    ki_topo_output output;
+    ki_output output;
     int result;
-    if (!ki_topo_output_open(&output))
+    if (!ki_output_open(&output, &ki_command_topo))
         return KI_TOPO_REFUSED;
     if (options->export_form >= 0)
         result = print_export(options, machine, output.stream);
@@ -86,8 +91,8 @@ int ki_topo_report(const ki_topo_options *options, const ki_topo_machine *machin
     else
         result = print_picture(options, machine, output.stream);
     if (result == KI_EXIT_OK)
-        return ki_topo_output_close(&output, options);
-    ki_topo_output_drop(&output);
+        return ki_output_close(&output, options->output, options->export_form < 0 && is_binary(options->form));
+    ki_output_drop(&output);
     return result;
 }
 
@@ -116,18 +121,18 @@ int ki_topo_constants(const ki_topo_options *options)
 {
     static const char nothing[] = "{\"kith_topology\": 1, \"name\": \"none\", \"format\": \"none\"}";
     kith_topology *topology = NULL;
-    ki_topo_output output;
+    ki_output output;
     if (options->reading.constants_path != NULL) {
         kith_status status =
             kith_topology_parse("constants", nothing, sizeof(nothing) - 1, &options->reading, &topology);
         if (status != KITH_OK)
             return ki_topo_refuse(status);
     }
-    if (!ki_topo_output_open(&output)) {
+    if (!ki_output_open(&output, &ki_command_topo)) {
         kith_topology_destroy(topology);
         return KI_TOPO_REFUSED;
     }
     print_constants(output.stream, topology);
     kith_topology_destroy(topology);
-    return ki_topo_output_close(&output, options);
+    return ki_output_close(&output, options->output, false);
 }

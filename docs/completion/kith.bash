@@ -20,7 +20,16 @@ _kith_values() {
     --schedule) echo naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v ;;
     --recompute) echo none selective full ;;
     --zero) echo 0 1 2 3 ;;
-    --format) [ "${COMP_WORDS[1]}" = plan ] && echo text json || echo text json svg png pdf html ;;
+    --format)
+        case "${COMP_WORDS[1]}" in
+        plan) echo text json ;;
+        schedule) echo text json csv csv-comms deepspeed shallowspeed trace svg png pdf html ;;
+        *) echo text json svg png pdf html ;;
+        esac
+        ;;
+    --kind | --compare) kith schedule --list 2>/dev/null ;;
+    --dialect) echo auto old new ;;
+    --color) echo auto always never ;;
     --export) echo rankfile hostfile slurm env megatron kith ;;
     --require) echo nvlink ;;
     --order) echo tp-cp-ep-dp-pp tp-pp-dp ;;
@@ -32,7 +41,7 @@ _kith() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}" words i
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run info topo flight bench plan help --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "run info topo flight bench plan schedule help --help --version" -- "$current")
         return
     fi
     # Behind "--" of kith run comes a command line of its own.
@@ -68,12 +77,18 @@ _kith() {
         words+=" --efficiency --memory --search --world --top --format --help"
         case "$previous" in --config | --input) words="" ;; esac
         ;;
-    help) words="run info topo flight bench plan" ;;
+    schedule)
+        words="--kind --ranks --microbatches --chunks --group-size --warmup-factor --fifo --forward-only --memory-bound"
+        words+=" --import --dialect --compare --list --cost --profile --check --lowered --recompute --tied --format"
+        words+=" --output --width --color --ascii --help"
+        case "$previous" in --import | --profile | --output) words="" ;; esac
+        ;;
+    help) words="run info topo flight bench plan schedule" ;;
     *) words="" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
     case "${COMP_WORDS[1]} $previous" in
-    "flight "* | "topo "* | "plan --config" | "plan --input")
+    "flight "* | "topo "* | "plan --config" | "plan --input" | "schedule --import" | "schedule --profile" | "schedule --output")
         mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current")
         ;;
     esac

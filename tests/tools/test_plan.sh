@@ -77,6 +77,20 @@ succeeds "$kith" plan --model llama-2-13b --search --input "$machine" --zero 1
 check "times of the machine" out_has "times on the machine"
 fails 1 "more ranks than the 16 GPUs that may be used" "$kith" plan --model llama-2-7b --tp 8 --pp 4 --input "$machine"
 
+# A terminal on standard error sees how far a search is, and nothing of it stays; a file sees nothing.
+if command -v python3 >/dev/null 2>&1; then
+    check "progress on a terminal" python3 -c 'import os, pty, subprocess, sys
+leader, follower = pty.openpty()
+command = [sys.argv[1], "plan", "--model", "llama-2-13b", "--search", "--input", sys.argv[2], "--zero", "1"]
+done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=follower)
+seen = os.read(leader, 1 << 16)
+wanted = b"kith plan: placing 100 %"
+assert done.returncode == 0 and wanted in seen and b"kith plan: laying out" in seen, (wanted, seen)
+assert seen.endswith(b"\r\x1b[K"), seen' "$kith" "$machine"
+fi
+succeeds "$kith" plan --model llama-2-13b --search --input "$machine" --zero 1
+check "no progress in a file" test ! -s "$work/err"
+
 succeeds "$kith" plan --list
 check "GPT-2 is there" grep -qE '^gpt2 +0\.1244 billion' "$work/out"
 printf '%s' '{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,

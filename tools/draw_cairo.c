@@ -1,8 +1,8 @@
-/* tools/topo_cairo.c - a picture as PNG and PDF, painted with cairo.
+/* tools/draw_cairo.c - a picture as PNG and PDF, painted with cairo.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "topo_draw.h"
+#include "draw.h"
 
 #ifdef KITH_HAVE_CAIRO
 #include <cairo-pdf.h>

@@ -1,11 +1,11 @@
-/* tools/topo_style.c - colours, lines and fonts, once for SVG, PNG, PDF and the page.
+/* tools/draw_style.c - colours, lines and fonts, once for SVG, PNG, PDF and the page.
  *
  * The colours of groups can be told apart by readers who do not see all colours, and in grey their outlines stay dark
  * enough to print; every coloured box also says its group in words.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "topo_draw.h"
+#include "draw.h"
 
 static const ki_style_look looks[KI_STYLE_COUNT] = {
     [KI_STYLE_PAGE] = { "page", 0xffffff, 0xffffff, 0x14181d, 0x14181d, 0, 0, 0, 0, false, false },
@@ -20,11 +20,22 @@ static const ki_style_look looks[KI_STYLE_COUNT] = {
     [KI_STYLE_NVSWITCH] = { "nvswitch", 0xe4efd6, 0x76a340, 0x263318, 0x7fae48, 1.2, 0, 6, 0, false, false },
     [KI_STYLE_SWITCH] = { "switch", 0xf4f6f8, 0xb4bec8, 0x1e252c, 0x515d69, 1, 0, 7, 0, false, false },
     [KI_STYLE_PILL] = { "pill", 0xfff3d6, 0xd9a520, 0x3a2f12, 0xb98d1c, 1, 0, 10, 0, false, false },
+    [KI_STYLE_LANE] = { "lane", 0xeef1f4, 0xeef1f4, 0x20272f, 0x20272f, 0, 0, 0, 0, false, false },
+    [KI_STYLE_F] = { "f", 0x2f6db5, 0xffffff, 0x3a7bc8, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_F_ALT] = { "f-alt", 0xa9c9ee, 0xffffff, 0x9cc2ec, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_B] = { "b", 0x2a8a57, 0xffffff, 0x2f9a62, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_B_ALT] = { "b-alt", 0xa5dcbd, 0xffffff, 0x97d6b2, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_I] = { "i", 0x0f7f8f, 0xffffff, 0x178fa0, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_I_ALT] = { "i-alt", 0x9fdbe3, 0xffffff, 0x92d4dd, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_W] = { "w", 0xb8651b, 0xffffff, 0xc9752a, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_W_ALT] = { "w-alt", 0xf4cfa3, 0xffffff, 0xefc594, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_RECOMPUTE] = { "recompute", 0x7b5fc0, 0xffffff, 0x8b70cf, 0x14181d, 0.6, 0, 0, 0, false, false },
     [KI_STYLE_NVLINK] = { "nvlink", 0, 0x76a340, 0, 0x7fae48, 1.4, 0, 0, 0, false, true },
     [KI_STYLE_STUB] = { "stub", 0, 0x76a340, 0, 0x7fae48, 2.4, 0, 0, 0, false, true },
     [KI_STYLE_WORST] = { "worst", 0, 0xd0202e, 0, 0xff6b6b, 3.2, 0, 0, 0, false, true },
     [KI_STYLE_WORST_PCI] = { "worst-pci", 0, 0xd0202e, 0, 0xff6b6b, 3.2, 7, 0, 0, false, true },
     [KI_STYLE_SOCKET] = { "socket", 0, 0x8797a8, 0, 0x6c7b8b, 3, 0, 0, 0, false, true },
+    [KI_STYLE_AXIS] = { "axis", 0, 0x9aa6b2, 0, 0x5f6b77, 0.7, 0, 0, 0, false, true },
     [KI_STYLE_TITLE] = { "title", 0x18222c, 0, 0xf2f5f8, 0, 0, 0, 0, 20, true, false },
     [KI_STYLE_HEADING] = { "heading", 0x18222c, 0, 0xf2f5f8, 0, 0, 0, 0, 13, true, false },
     [KI_STYLE_TEXT] = { "text", 0x33404d, 0, 0xc9d2db, 0, 0, 0, 0, 11, false, false },
@@ -33,6 +44,8 @@ static const ki_style_look looks[KI_STYLE_COUNT] = {
     [KI_STYLE_FAINT] = { "faint", 0x5f6b77, 0, 0x9aa6b2, 0, 0, 0, 0, 9.5, false, false },
     [KI_STYLE_LINK_LABEL] = { "link-label", 0x4a6b22, 0, 0xa9d672, 0, 0, 0, 0, 9.5, true, false },
     [KI_STYLE_WORST_LABEL] = { "worst-label", 0xb01825, 0, 0xff8f8f, 0, 0, 0, 0, 11, true, false },
+    [KI_STYLE_ON_DARK] = { "on-dark", 0xffffff, 0, 0xffffff, 0, 0, 0, 0, 9.5, true, false },
+    [KI_STYLE_ON_LIGHT] = { "on-light", 0x18222c, 0, 0x101418, 0, 0, 0, 0, 9.5, false, false },
 };
 
 /* fill, stroke, dark fill, dark stroke */

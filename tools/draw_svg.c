@@ -1,4 +1,4 @@
-/* tools/topo_svg.c - a picture as SVG. Texts stay texts, so they can be searched, copied and read aloud; the look is in
+/* tools/draw_svg.c - a picture as SVG. Texts stay texts, so they can be searched, copied and read aloud; the look is in
  * style rules, so that a page can show the same picture light and dark.
  *
  * Readers have other fonts than the one that texts were measured with. A text that has a limit and might pass it gets
@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "topo_draw.h"
+#include "draw.h"
 
 static void write_class(FILE *out, const ki_shape *shape)
 {
@@ -77,14 +77,14 @@ void ki_drawing_svg(const ki_drawing *drawing, bool is_inline, FILE *out)
     if (!is_inline)
         fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", out);
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"kith-topology\" width=\"%.0f\" height=\"%.0f\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"kith-picture\" width=\"%.0f\" height=\"%.0f\" "
             "viewBox=\"0 0 %.0f %.0f\" role=\"img\" style=\"max-width:%.0fpx\">\n<title>",
             drawing->width, drawing->height, drawing->width, drawing->height, drawing->width);
     ki_text_escape(out, drawing->title);
     fputs("</title>\n", out);
     if (!is_inline) {
         fputs("<style>\n", out);
-        ki_style_css(out, ".kith-topology", false);
+        ki_style_css(out, ".kith-picture", false);
         fputs("</style>\n", out);
     }
     fprintf(out, "<rect class=\"page\" width=\"%.0f\" height=\"%.0f\"/>\n", drawing->width, drawing->height);

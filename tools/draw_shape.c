@@ -1,9 +1,9 @@
-/* tools/topo_shape.c - the list of shapes of a picture. Drawing never fails visibly: without memory the list stays as
+/* tools/draw_shape.c - the list of shapes of a picture. Drawing never fails visibly: without memory the list stays as
  * it was, is_failed is set, and the shape that is returned is a dummy.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "topo_draw.h"
+#include "draw.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

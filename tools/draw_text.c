@@ -1,8 +1,8 @@
-/* tools/topo_text.c - texts that are safe to draw, whatever the file said that they come from.
+/* tools/draw_text.c - texts that are safe to draw, whatever the file said that they come from.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "topo_draw.h"
+#include "draw.h"
 
 #include <math.h>
 #include <string.h>
