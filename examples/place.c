@@ -62,7 +62,7 @@ int main(int argc, char **argv)
         kith_mesh_options placed = KITH_MESH_OPTIONS_INIT;
         const kith_mesh_axis axes[] = { { "tp", options.tp }, { "dp", 0 } };
         placed.devices = placement;
-        placed.launched_gpu = rank; /* a trainer knows: its device's PCI address, kith_topology_kind()->gpus[].pci */
+        placed.launched_gpu = rank; /* a trainer asks kith_topology_find_gpu() for its device's PCI address */
         must(kith_mesh_create(kith_world(ctx), axes, 2, &placed, &mesh), "kith_mesh_create");
 
         kith_group *tp = kith_mesh_group(mesh, "tp");

@@ -72,9 +72,16 @@ show_topology() {
     [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
 }
 
+# How a pipeline of four ranks spends its time.
+show_schedules() {
+    say "1F1B against zero bubble: kith schedule --compare 1f1b,zb-v --ranks 4 --microbatches 8"
+    "$kith" schedule --compare 1f1b,zb-v --ranks 4 --microbatches 8 || failed=1
+}
+
 say "what works here"
 "$kith" info || failed=1
 show_topology
+show_schedules
 over_everything
 echo
 [ $failed -eq 0 ] && echo "demo: all went well" || echo "demo: something FAILED, see above"
