@@ -86,6 +86,15 @@ static const char *node_name(kith_topology *t, int k, int i, int count)
     return ki_topology_format(t, "node%d", i);
 }
 
+/* Kith's own JSON brings its doubts along, under the name of the file that they were found in. */
+static bool is_told(const kith_topology *t, int kind, const char *code)
+{
+    for (int i = 0; i < t->doubt_count; i++)
+        if (t->doubts[i].kind == kind && strcmp(t->doubts[i].code, code) == 0)
+            return true;
+    return false;
+}
+
 /* Kinds that no node has: all of them become nodes when there is no node yet; else they describe none. */
 static void make_nodes(kith_topology *t)
 {
@@ -99,8 +108,9 @@ static void make_nodes(kith_topology *t)
         if (is_used[k])
             continue;
         if (had_nodes) {
-            ki_topology_doubt(t, k, -1, t->kinds[k]->file, 0, "description-unused",
-                              "%s describes none of the nodes; it is left out of account", t->kinds[k]->file);
+            if (!is_told(t, k, "description-unused"))
+                ki_topology_doubt(t, k, -1, t->kinds[k]->file, 0, "description-unused",
+                                  "%s describes none of the nodes; it is left out of account", t->kinds[k]->file);
             continue;
         }
         int count = t->kind_count == 1 && t->options.node_count > 0 ? t->options.node_count : 1;
