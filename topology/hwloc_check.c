@@ -158,6 +158,17 @@ static int number_of(checker *c, const ki_xml *object, const char *name, bool is
     return number;
 }
 
+/* hwloc takes any digits, and "-5" for nearly 2^64; our own JSON holds whole numbers below 2^53. */
+static void check_nbytes(checker *c, const ki_xml *object, const char *name)
+{
+    const char *text = ki_xml_get(object, name);
+    if (text == NULL)
+        return;
+    size_t length = strspn(text, "0123456789");
+    if (length == 0 || length > 16 || text[length] != '\0' || strtoull(text, NULL, 10) >= 1ull << 53)
+        refuse(c, object, "%s of a %s is '%.40s'; valid: a number below 2^53", name, type_of(object), text);
+}
+
 static void check_numbers(checker *c, const ki_xml *object, const sets *s)
 {
     static const char *const names[] = { "gp_index", "depth", "cache_linesize", "osdev_type" };
@@ -168,6 +179,8 @@ static void check_numbers(checker *c, const ki_xml *object, const sets *s)
     int number = may_be_unknown ? 0 : number_of(c, object, "os_index", is_pu || is_numa);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         number_of(c, object, names[i], false);
+    check_nbytes(c, object, "cache_size");
+    check_nbytes(c, object, "local_memory");
     if (c->status != KITH_OK)
         return;
     if (is_pu &&
