@@ -1,6 +1,6 @@
 /* schedules/check_count.c - is everything there? Before the lists are walked: enough forwards; after: all the rest.
  *
- * A plan may claim 65536 stages and a million microbatches with a handful of actions. So the first count works with
+ * A plan may claim 2^27 pairs with a handful of actions. So the first count works with
  * memory for the actions alone: of N + 1 pairs, N forwards leave at least one out, which a table of N + 1 bytes finds.
  *
  * Some actions are all or none: a plan may leave loading, zeroing, reducing and stepping to its caller, but a plan that
@@ -53,6 +53,22 @@ static kith_status refuse_missing(ki_checker *c, int rank, kith_action_type type
                          kith_action_text(&missing, what, sizeof what), why, near);
 }
 
+/* A backward without its forward says more about what is wrong than a pair of which there is nothing. */
+static bool find_orphan(const ki_checker *c, const unsigned char *has, size_t count, size_t *pair)
+{
+    for (int rank = 0; rank < c->plan->ranks; rank++)
+        for (size_t i = 0; i < c->plan->lists[rank].count; i++) {
+            const kith_action *a = &c->plan->lists[rank].actions[i];
+            if (!ki_action_is_backward(a->type))
+                continue;
+            *pair = ki_pair(c->plan, a->stage, a->microbatch);
+            if (*pair <= count && !has[*pair])
+                return true;
+        }
+    *pair = 0;
+    return false;
+}
+
 static kith_status first_missing_forward(ki_checker *c)
 {
     size_t count = c->counts[KITH_ACTION_F], pair = 0;
@@ -66,8 +82,9 @@ static kith_status first_missing_forward(ki_checker *c)
             if (of_action <= count)
                 has[of_action] = 1;
         }
-    while (has[pair])
-        pair++;
+    if (!find_orphan(c, has, count, &pair))
+        while (has[pair])
+            pair++;
     free(has);
     int stage = (int)(pair / (size_t)c->plan->microbatches);
     return refuse_missing(c, c->plan->rank_of_stage[stage], KITH_ACTION_F, stage,

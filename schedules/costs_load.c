@@ -14,7 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fault.h"
-#include "files.h"
+#include "core/base/file.h"
 #include "numbers.h"
 
 #include <ctype.h>
@@ -192,7 +192,7 @@ kith_status kith_schedule_costs_load(const char *path, kith_schedule_costs *cost
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_schedule_costs_load(): %s is NULL", path == NULL ? "path" : "costs");
     char *text;
     size_t nbytes;
-    kith_status status = ki_file_read(path, &text, &nbytes);
+    kith_status status = ki_file_read(path, KI_FILE_NBYTES_MOST, &text, &nbytes);
     if (status != KITH_OK)
         return status;
     profile p = { .path = path, .next = text, .end = text + nbytes };

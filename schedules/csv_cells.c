@@ -136,9 +136,8 @@ static kith_status read_overlap(cursor *c, const char *cell, ki_cells *cells)
         return status;
     if (!skip(c, ")OVERLAP_F_B"))
         return refuse(c, cell, "expected ')OVERLAP_F_B'");
-    if (first.action.type != KITH_ACTION_F || !ki_action_is_backward(second.action.type) ||
-        second.action.type == KITH_ACTION_W)
-        return refuse(c, cell, "expected a forward and a backward");
+    if (first.action.type != KITH_ACTION_F || second.action.type != KITH_ACTION_B)
+        return refuse(c, cell, "expected F and B");
     first.action.is_overlapped = 1;
     status = keep(cells, &first);
     return status == KITH_OK ? keep(cells, &second) : status;

@@ -10,10 +10,10 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "exchange.h"
-#include "files.h"
 
 #include "core/base/error.h"
 #include "core/base/fault.h"
+#include "core/base/file.h"
 
 #include <stdlib.h>
 
@@ -148,7 +148,7 @@ kith_status kith_schedule_load(const char *path, kith_torch_dialect *dialect, ki
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_schedule_load(): path is NULL");
     char *text = NULL;
     size_t nbytes = 0;
-    kith_status status = ki_file_read(path, &text, &nbytes);
+    kith_status status = ki_file_read(path, KI_FILE_NBYTES_MOST, &text, &nbytes);
     if (status != KITH_OK)
         return status;
     status = kith_schedule_parse(path, text, nbytes, dialect, schedule);

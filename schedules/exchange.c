@@ -43,6 +43,34 @@ static kith_status check_plain(const kith_schedule *s, const char *form)
     return kith_schedule_check(s, NULL, NULL);
 }
 
+/* PyTorch's files of computation have no word for anything else; idle cells are theirs. */
+static bool has_more_than_computation(const kith_schedule *s)
+{
+    for (int rank = 0; rank < s->ranks; rank++)
+        for (size_t i = 0; i < s->lists[rank].count; i++) {
+            kith_action_type type = s->lists[rank].actions[i].type;
+            if (!ki_action_is_compute(type) && type != KITH_ACTION_IDLE)
+                return true;
+        }
+    return false;
+}
+
+/* What a plan has of a step without having messages is made anew with them. */
+static kith_status add_messages(const kith_schedule *s, kith_schedule **with_messages)
+{
+    kith_lower_options lower = KITH_LOWER_MESSAGES_INIT;
+    lower.has_reduce = s->has_backward;
+    if (!s->has_step_actions)
+        return kith_schedule_lower(s, &lower, with_messages);
+    kith_schedule *computation;
+    kith_status status = kith_schedule_compute_only(s, &computation);
+    if (status != KITH_OK)
+        return status;
+    status = kith_schedule_lower(computation, &lower, with_messages);
+    kith_schedule_destroy(computation);
+    return status;
+}
+
 /* *shaped is the plan itself or one made for the form; destroy it when it is not the plan. */
 static kith_status bring_into_shape(const kith_schedule *s, shape wanted, size_t *dropped, const kith_schedule **shaped)
 {
@@ -50,10 +78,8 @@ static kith_status bring_into_shape(const kith_schedule *s, shape wanted, size_t
     kith_status status = KITH_OK;
     *shaped = s;
     if (wanted == WITH_MESSAGES && !kith_schedule_is_lowered(s)) {
-        kith_lower_options lower = KITH_LOWER_MESSAGES_INIT;
-        lower.has_reduce = s->has_backward;
-        status = kith_schedule_lower(s, &lower, &made);
-    } else if (wanted == COMPUTE_ONLY && kith_schedule_is_lowered(s)) {
+        status = add_messages(s, &made);
+    } else if (wanted == COMPUTE_ONLY && has_more_than_computation(s)) {
         status = kith_schedule_compute_only(s, &made);
     }
     if (status != KITH_OK || made == NULL)

@@ -14,11 +14,11 @@
  *                       W               what remains
  *
  * On the last rank nothing runs beside the very first B1: F0 and B1 stay apart there, so that the gradient leaves one
- * F earlier. With F&B the time of a pair, and B = I + W, the last rank is idle for (p - 1)(F&B + B - 3W); rank r has
- * p - 2 - r pairs fewer, works for longer by what those save, and is idle for less. A rank holds 2p + 1 chunks (2p on
- * rank 0 for m = 2p - 1). DeepSeek's code and PyTorch's ask for m >= 2p; the order itself is whole from m = 2p - 1 on.
- * Below, the plan is that of 2p - 1 microbatches without those that do not exist: it runs, but has a larger bubble and
- * few pairs or none.
+ * F earlier. With F&B the time of a pair, B = I + W and F = I, the last rank is idle for (p - 1)(F&B + B - 3W); rank
+ * r has p - 2 - r pairs fewer, works for longer by what those save, and is idle for less. A rank holds 2p + 1 chunks
+ * (2p on rank 0 for m = 2p - 1). DeepSeek's code and PyTorch's ask for m >= 2p; the order itself is whole from m =
+ * 2p - 1 on. Below, the plan is that of 2p - 1 microbatches without those that do not exist: it runs, but has a
+ * larger bubble and few pairs or none.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

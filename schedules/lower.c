@@ -42,9 +42,10 @@ static kith_status take_options(const kith_schedule *s, const kith_lower_options
 
 static kith_status may_lower(const kith_schedule *s)
 {
-    if (kith_schedule_is_lowered(s))
+    if (s->has_messages || s->has_step_actions)
         return ki_fail(KITH_ERR_INVALID_ARG,
-                       "the plan is lowered already: kith_schedule_compute_only() gives what can be lowered");
+                       "the plan has %s already: kith_schedule_compute_only() gives what can be lowered",
+                       s->has_messages ? "messages" : "loads, reductions or steps");
     kith_status status = kith_schedule_check(s, NULL, NULL);
     if (status != KITH_ERR_INVALID_ARG)
         return status;

@@ -44,9 +44,9 @@ ki_action_scope ki_action_scope_of(kith_action_type type)
 
 const char *kith_action_text(const kith_action *action, char *buffer, size_t nbytes)
 {
-    const char *name = kith_action_name(action->type);
-    if (nbytes == 0)
+    if (buffer == NULL || nbytes == 0)
         return buffer;
+    const char *name = action != NULL ? kith_action_name(action->type) : NULL;
     if (name == NULL)
         snprintf(buffer, nbytes, "?");
     else if (actions[action->type].scope == KI_SCOPE_MICROBATCH)
@@ -76,6 +76,8 @@ static bool is_same_word(const char *a, const char *b)
 
 kith_status kith_schedule_kind_named(const char *name, kith_schedule_kind *kind)
 {
+    if (kind == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_schedule_kind_named(): kind is NULL");
     char valid[256] = "";
     for (int i = 0; i < KITH_SCHEDULE_CUSTOM; i++) { /* custom plans are not made by name */
         if (name != NULL && is_same_word(name, kinds[i])) {

@@ -118,16 +118,6 @@ static kith_status take_options(kith_pipeline *p, const kith_pipeline_options *g
     return KITH_OK;
 }
 
-static bool has_only_computation(const kith_schedule *s)
-{
-    for (int rank = 0; rank < s->ranks; rank++)
-        for (size_t i = 0; i < s->lists[rank].count; i++)
-            if (!ki_action_is_compute(s->lists[rank].actions[i].type) &&
-                s->lists[rank].actions[i].type != KITH_ACTION_IDLE)
-                return false;
-    return true;
-}
-
 static kith_status take_schedule(kith_pipeline *p, const kith_schedule *schedule)
 {
     if (schedule == NULL)
@@ -142,7 +132,7 @@ static kith_status take_schedule(kith_pipeline *p, const kith_schedule *schedule
     if (tags - 1 > KITH_TAG_MAX)
         return ki_fail(KITH_ERR_INVALID_ARG, "%d stages and %d microbatches need %lld tags: messages have %lld",
                        p->stages, p->microbatches, (long long)tags, (long long)KITH_TAG_MAX + 1);
-    if (!schedule->has_messages && has_only_computation(schedule)) {
+    if (!kith_schedule_is_lowered(schedule)) {
         kith_status status = kith_schedule_lower(schedule, NULL, &p->owned_schedule);
         if (status != KITH_OK)
             return status;

@@ -7,60 +7,36 @@
 
 #include "numbers.h"
 
-typedef double (*figure_fn)(const kith_simulation_rank_result *result);
+typedef enum figure_type { FIGURE_DOUBLE, FIGURE_INT, FIGURE_SIZE } figure_type;
 
-static double start_of(const kith_simulation_rank_result *r)
+/* A member of a rank's results. */
+typedef struct figure {
+    const char *key;
+    size_t offset;
+    figure_type type;
+} figure;
+#define FIGURE(key, member, type) ((const figure){ key, offsetof(kith_simulation_rank_result, member), type })
+
+static double value_of(const kith_simulation_rank_result *result, const figure *f)
 {
-    return r->start;
-}
-static double end_of(const kith_simulation_rank_result *r)
-{
-    return r->end;
-}
-static double busy_of(const kith_simulation_rank_result *r)
-{
-    return r->busy;
-}
-static double bubble_of(const kith_simulation_rank_result *r)
-{
-    return r->bubble;
-}
-static double span_bubble_of(const kith_simulation_rank_result *r)
-{
-    return r->span_bubble;
-}
-static double in_flight_of(const kith_simulation_rank_result *r)
-{
-    return r->in_flight;
-}
-static double in_flight_weights_of(const kith_simulation_rank_result *r)
-{
-    return r->in_flight_weights;
-}
-static double held_of(const kith_simulation_rank_result *r)
-{
-    return r->held;
-}
-static double peak_nbytes_of(const kith_simulation_rank_result *r)
-{
-    return r->peak_nbytes;
-}
-static double sent_count_of(const kith_simulation_rank_result *r)
-{
-    return (double)r->sent_count;
-}
-static double sent_nbytes_of(const kith_simulation_rank_result *r)
-{
-    return r->sent_nbytes;
+    const char *member = (const char *)result + f->offset;
+    switch (f->type) {
+    case FIGURE_INT:
+        return *(const int *)member;
+    case FIGURE_SIZE:
+        return (double)*(const size_t *)member;
+    default:
+        return *(const double *)member;
+    }
 }
 
 /* "key": [one number a rank] */
-static void add_per_rank(ki_text *out, const ki_print *print, const char *key, figure_fn figure)
+static void add_per_rank(ki_text *out, const ki_print *print, figure f)
 {
-    ki_text_add(out, "\"%s\": [", key);
+    ki_text_add(out, "\"%s\": [", f.key);
     for (int rank = 0; rank < print->s->ranks; rank++) {
         ki_text_add(out, rank > 0 ? ", " : "");
-        ki_print_exact(out, figure(&print->run->results[rank]));
+        ki_print_exact(out, value_of(&print->run->results[rank], &f));
     }
     ki_text_add(out, "]");
 }
@@ -77,7 +53,7 @@ static void add_head(ki_text *out, const kith_schedule *s)
     ki_text_add_json(out, kith_schedule_kind_name(s->kind));
     ki_text_add(out, ",\n\"ranks\": %d,\n\"stages\": %d,\n\"chunks\": %d,\n\"microbatches\": %d", s->ranks, s->stages,
                 s->chunks, s->microbatches);
-    ki_text_add(out, ",\n\"is_lowered\": %s,\n\"is_forward_only\": %s", s->has_messages ? "true" : "false",
+    ki_text_add(out, ",\n\"is_lowered\": %s,\n\"is_forward_only\": %s", kith_schedule_is_lowered(s) ? "true" : "false",
                 s->has_backward ? "false" : "true");
     ki_text_add(out, ",\n\"rank_of_stage\": [");
     for (int stage = 0; stage < s->stages; stage++)
@@ -97,25 +73,22 @@ static void add_bubble(ki_text *out, const ki_print *print)
     ki_text_add(out, ", ");
     add_number(out, "span_rate", total->span_rate);
     ki_text_add(out, ",\n  ");
-    add_per_rank(out, print, "per_rank", bubble_of);
+    add_per_rank(out, print, FIGURE("per_rank", bubble, FIGURE_DOUBLE));
     ki_text_add(out, ",\n  ");
-    add_per_rank(out, print, "span", span_bubble_of);
+    add_per_rank(out, print, FIGURE("span", span_bubble, FIGURE_DOUBLE));
     ki_text_add(out, "}");
 }
 
 static void add_figures(ki_text *out, const ki_print *print)
 {
-    static const struct {
-        const char *key;
-        figure_fn figure;
-    } rows[] = {
-        { "start", start_of },
-        { "end", end_of },
-        { "busy", busy_of },
-        { "in_flight", in_flight_of },
-        { "held", held_of },
-        { "in_flight_weights", in_flight_weights_of },
-        { "peak_nbytes", peak_nbytes_of },
+    const figure rows[] = {
+        FIGURE("start", start, FIGURE_DOUBLE),
+        FIGURE("end", end, FIGURE_DOUBLE),
+        FIGURE("busy", busy, FIGURE_DOUBLE),
+        FIGURE("in_flight", in_flight, FIGURE_INT),
+        FIGURE("held", held, FIGURE_INT),
+        FIGURE("in_flight_weights", in_flight_weights, FIGURE_INT),
+        FIGURE("peak_nbytes", peak_nbytes, FIGURE_DOUBLE),
     };
     const kith_simulation_total_result *total = &print->run->total;
     ki_text_add(out, ",\n");
@@ -123,14 +96,14 @@ static void add_figures(ki_text *out, const ki_print *print)
     add_bubble(out, print);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         ki_text_add(out, ",\n");
-        add_per_rank(out, print, rows[i].key, rows[i].figure);
+        add_per_rank(out, print, rows[i]);
     }
     ki_text_add(out, ",\n\"messages\": {\"count\": %zu, ", total->sent_count);
     add_number(out, "nbytes", total->sent_nbytes);
     ki_text_add(out, ",\n  ");
-    add_per_rank(out, print, "per_rank", sent_count_of);
+    add_per_rank(out, print, FIGURE("per_rank", sent_count, FIGURE_SIZE));
     ki_text_add(out, ",\n  ");
-    add_per_rank(out, print, "nbytes_per_rank", sent_nbytes_of);
+    add_per_rank(out, print, FIGURE("nbytes_per_rank", sent_nbytes, FIGURE_DOUBLE));
     ki_text_add(out, "}");
 }
 

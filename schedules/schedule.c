@@ -287,9 +287,18 @@ int kith_schedule_stage_of_chunk(const kith_schedule *s, int rank, int chunk)
     return s->stage_of_chunk[rank * s->chunks + chunk];
 }
 
+/* True when the plan needs messages. */
+static bool crosses_ranks(const kith_schedule *s)
+{
+    for (int stage = 0; stage < s->stages; stage++)
+        if (ki_schedule_crosses(s, stage))
+            return true;
+    return false;
+}
+
 int kith_schedule_is_lowered(const kith_schedule *s)
 {
-    return s != NULL && (s->has_messages || s->has_step_actions);
+    return s != NULL && (s->has_messages || (s->has_step_actions && !crosses_ranks(s)));
 }
 
 int kith_schedule_is_forward_only(const kith_schedule *s)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #define KI_RANKS_MAX 4096
+#define KI_FILE_NBYTES_MOST ((size_t)256 << 20) /* of a plan or a profile */
 #define KI_STAGES_MAX 65536
 #define KI_MICROBATCHES_MAX 1048576
 #define KI_PAIRS_MAX (1 << 27) /* stages * microbatches: an action takes 20 bytes, and a plan has several for each */

@@ -9,16 +9,10 @@
 #include "simulation.h"
 
 #include "core/base/error.h"
-#include "core/base/fault.h"
 #include "core/base/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-static void *zeroed(size_t count, size_t nbytes)
-{
-    return ki_fault(KI_FAULT_ALLOC) ? NULL : calloc(count > 0 ? count : 1, nbytes);
-}
 
 /* ---- memory ---- */
 
@@ -38,13 +32,13 @@ static kith_status count_pairs(const kith_schedule *s, size_t *pairs, size_t *ac
 
 static kith_status simulation_new(const kith_schedule *s, size_t actions, kith_simulation **simulation)
 {
-    kith_simulation *made = zeroed(1, sizeof *made);
+    kith_simulation *made = ki_schedule_zeroed(1, sizeof *made);
     if (made == NULL)
         return ki_fail(KITH_ERR_NO_MEMORY, "no memory for a simulation");
     made->ranks = s->ranks;
-    made->results = zeroed((size_t)s->ranks, sizeof *made->results);
-    made->first = zeroed((size_t)s->ranks + 1, sizeof *made->first);
-    made->intervals = zeroed(actions, sizeof *made->intervals);
+    made->results = ki_schedule_zeroed((size_t)s->ranks, sizeof *made->results);
+    made->first = ki_schedule_zeroed((size_t)s->ranks + 1, sizeof *made->first);
+    made->intervals = ki_schedule_zeroed(actions, sizeof *made->intervals);
     if (made->results == NULL || made->first == NULL || made->intervals == NULL) {
         kith_simulation_destroy(made);
         return ki_fail(KITH_ERR_NO_MEMORY, "no memory for the times of %zu actions", actions);
@@ -85,17 +79,17 @@ static bool has_all(const ki_run *run)
 static kith_status run_init(ki_run *run, size_t pairs)
 {
     size_t ranks = (size_t)run->s->ranks, stages = (size_t)run->s->stages;
-    run->cursors = zeroed(ranks, sizeof *run->cursors);
-    run->clocks = zeroed(ranks, sizeof *run->clocks);
-    run->has_begun = zeroed(ranks, sizeof *run->has_begun);
-    run->waits = zeroed(ranks, sizeof *run->waits);
-    run->runnable = zeroed(ranks, sizeof *run->runnable);
-    run->done = zeroed(pairs, sizeof *run->done);
-    run->free_from = zeroed(2 * stages, sizeof *run->free_from);
+    run->cursors = ki_schedule_zeroed(ranks, sizeof *run->cursors);
+    run->clocks = ki_schedule_zeroed(ranks, sizeof *run->clocks);
+    run->has_begun = ki_schedule_zeroed(ranks, sizeof *run->has_begun);
+    run->waits = ki_schedule_zeroed(ranks, sizeof *run->waits);
+    run->runnable = ki_schedule_zeroed(ranks, sizeof *run->runnable);
+    run->done = ki_schedule_zeroed(pairs, sizeof *run->done);
+    run->free_from = ki_schedule_zeroed(2 * stages, sizeof *run->free_from);
     for (int data = 0; data < KI_DATA_COUNT; data++) {
-        run->arrivals[data] = zeroed(pairs, sizeof **run->arrivals);
-        run->departures[data] = run->s->has_messages ? zeroed(pairs, sizeof **run->departures) : NULL;
-        run->connections[data] = zeroed(stages, sizeof **run->connections);
+        run->arrivals[data] = ki_schedule_zeroed(pairs, sizeof **run->arrivals);
+        run->departures[data] = run->s->has_messages ? ki_schedule_zeroed(pairs, sizeof **run->departures) : NULL;
+        run->connections[data] = ki_schedule_zeroed(stages, sizeof **run->connections);
     }
     if (!has_all(run))
         return ki_fail(KITH_ERR_NO_MEMORY, "no memory to simulate %zu stages and microbatches", pairs);

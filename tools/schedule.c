@@ -70,6 +70,19 @@ static int list_kinds(void)
 
 /* ---- plans ---- */
 
+/* A plan that may have parts of a step already, with all of it. */
+static kith_status lower_computation(const kith_schedule *plan, const kith_lower_options *options,
+                                     kith_schedule **lowered)
+{
+    kith_schedule *computation;
+    kith_status status = kith_schedule_compute_only(plan, &computation);
+    if (status != KITH_OK)
+        return status;
+    status = kith_schedule_lower(computation, options, lowered);
+    kith_schedule_destroy(computation);
+    return status;
+}
+
 /* Proves the plan with its messages; the plan itself when it has them. */
 static int check(const kith_schedule *plan)
 {
@@ -77,13 +90,15 @@ static int check(const kith_schedule *plan)
     kith_schedule *lowered = NULL;
     kith_status status = kith_schedule_check(plan, NULL, &report);
     if (status == KITH_OK && !kith_schedule_is_lowered(plan)) {
-        status = kith_schedule_lower(plan, NULL, &lowered);
+        status = lower_computation(plan, NULL, &lowered);
         if (status == KITH_OK)
             status = kith_schedule_check(lowered, NULL, &report);
     }
     kith_schedule_destroy(lowered);
     if (status == KITH_OK)
         return KI_EXIT_OK;
+    if (status != KITH_ERR_INVALID_ARG)
+        return fail();
     fprintf(stderr, "kith schedule: %s\n",
             report != NULL ? report : kith_error_detail()); /* it begins with the sentence */
     kith_free(report);
@@ -101,7 +116,7 @@ static int take_plan(const ki_schedule_request *r, ki_schedule_view *view)
     if (result != KI_EXIT_OK || !r->is_lowered || kith_schedule_is_lowered(view->plan))
         return result;
     kith_schedule *lowered;
-    if (kith_schedule_lower(view->plan, &r->lowering, &lowered) != KITH_OK)
+    if (lower_computation(view->plan, &r->lowering, &lowered) != KITH_OK)
         return fail();
     kith_schedule_destroy(view->plan);
     view->plan = lowered;

@@ -77,7 +77,7 @@ ki_drawing *ki_schedule_drawing(const ki_schedule_view *views, int count, const 
 
 /* ---- schedule_html.c ---- */
 
-/* False when memory was short or there is too much to draw: *error says which. ki_drawing_destroy(). */
+/* False when memory was short or there is too much to draw: *error says which. */
 bool ki_schedule_page(const ki_schedule_view *views, int count, FILE *out, const char **error);
 
 #endif

@@ -24,7 +24,7 @@ static row row_of(const ki_schedule_view *view)
 void ki_schedule_table(const ki_schedule_view *views, int count, FILE *out)
 {
     fprintf(out, "%-16s %6s %10s %10s %8s %8s %10s %10s %9s\n", "kind", "chunks", "makespan", "bubble", "of it",
-            "in span", "in flight", "held", "messages");
+            "in span", "in flight", "peak bytes", "messages");
     for (int i = 0; i < count; i++) {
         row r = row_of(&views[i]);
         fprintf(out, "%-16s %6d %10.6g %10.6g %7.2f%% %7.2f%% %10d %10.4g %9zu\n", views[i].name, r.chunks,
@@ -36,8 +36,7 @@ void ki_schedule_table(const ki_schedule_view *views, int count, FILE *out)
 void ki_schedule_table_html(const ki_schedule_view *views, int count, FILE *out)
 {
     fputs("<table><thead><tr><th>kind<th>chunks a rank<th>makespan<th>bubble<th>share<th>share inside spans<th>in "
-          "flight, "
-          "at most<th>held, at most<th>messages</tr></thead><tbody>\n",
+          "flight, at most<th>bytes held, at most<th>messages</tr></thead><tbody>\n",
           out);
     for (int i = 0; i < count; i++) {
         row r = row_of(&views[i]);

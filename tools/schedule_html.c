@@ -34,7 +34,8 @@ static void write_ranks(FILE *out, const ki_schedule_view *view, int index)
         fputs("</p>\n", out);
     }
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures of each rank\"><table><thead><tr>"
-          "<th>rank<th>busy<th>bubble<th>inside its span<th>in flight<th>waiting for W<th>held<th>messages sent</tr>"
+          "<th>rank<th>busy<th>bubble<th>inside its span<th>in flight<th>waiting for W<th>bytes held<th>messages "
+          "sent</tr>"
           "</thead><tbody>\n",
           out);
     for (int rank = 0; rank < kith_schedule_ranks(view->plan); rank++) {

@@ -84,7 +84,7 @@ static const char *const report_names[] = {
 
 /* What was given, for what belongs together. */
 typedef struct given {
-    bool has_kind, has_ranks, has_microbatches, has_cost, has_dialect, has_bound;
+    bool has_kind, has_ranks, has_microbatches, has_cost, has_dialect, has_bound, has_group_size, has_factor;
     const char *kind, *profile;
 } given;
 
@@ -98,12 +98,12 @@ static const char *option_name(int option)
     return "?";
 }
 
-static bool read_int(int option, int low, int *value)
+static bool read_int(int option, int low, int high, int *value)
 {
     long read;
-    if (!ki_parse_long(optarg, low, INT_MAX, &read)) {
+    if (!ki_parse_long(optarg, low, high, &read)) {
         ki_usage_error(&ki_command_schedule, "--%s %s: it must be a whole number from %d to %d", option_name(option),
-                       optarg, low, INT_MAX);
+                       optarg, low, high);
         return false;
     }
     *value = (int)read;
@@ -214,16 +214,18 @@ static bool take(int option, ki_schedule_request *r, given *g)
         return read_kind(r, g);
     case OPT_RANKS:
         g->has_ranks = true;
-        return read_int(option, 1, &r->making.ranks);
+        return read_int(option, 1, INT_MAX, &r->making.ranks);
     case OPT_MICROBATCHES:
         g->has_microbatches = true;
-        return read_int(option, 1, &r->making.microbatches);
+        return read_int(option, 1, INT_MAX, &r->making.microbatches);
     case OPT_CHUNKS:
-        return read_int(option, 1, &r->making.chunks);
+        return read_int(option, 1, INT_MAX, &r->making.chunks);
     case OPT_GROUP_SIZE:
-        return read_int(option, 1, &r->making.group_size);
+        g->has_group_size = true;
+        return read_int(option, 1, INT_MAX, &r->making.group_size);
     case OPT_WARMUP_FACTOR:
-        return read_int(option, 1, &r->making.warmup_factor);
+        g->has_factor = true;
+        return read_int(option, 1, 2, &r->making.warmup_factor);
     case OPT_FIFO:
         r->making.is_fifo_backward = 1;
         return true;
@@ -266,7 +268,7 @@ static bool take(int option, ki_schedule_request *r, given *g)
         r->output = optarg;
         return true;
     case OPT_WIDTH:
-        return read_int(option, 20, &r->printing.width);
+        return read_int(option, 40, 4096, &r->printing.width);
     case OPT_COLOR:
         return read_color(r);
     case OPT_ASCII:
@@ -294,10 +296,35 @@ static bool is_for_one(ki_schedule_report report)
     return report >= KI_SCHEDULE_CSV && report <= KI_SCHEDULE_TRACE;
 }
 
+/* Options of some kinds only. --compare has them for the kinds that know them. */
+static bool fits_kind(const ki_schedule_request *r, const given *g)
+{
+    kith_schedule_kind kind = r->making.kind;
+    if (r->compared_count > 0)
+        return true;
+    if (g->has_bound && kind != KITH_SCHEDULE_AUTO)
+        return refuse("--memory-bound is for --kind auto");
+    if (r->making.is_fifo_backward && kind != KITH_SCHEDULE_GPIPE && kind != KITH_SCHEDULE_LOOPED_BFS)
+        return refuse("--fifo is for --kind gpipe and looped-bfs");
+    if (g->has_group_size && kind != KITH_SCHEDULE_INTERLEAVED && kind != KITH_SCHEDULE_INTERLEAVED_ZB)
+        return refuse("--group-size is for --kind interleaved and interleaved-zb");
+    if (g->has_factor && kind != KITH_SCHEDULE_INTERLEAVED)
+        return refuse("--warmup-factor is for --kind interleaved");
+    return true;
+}
+
+/* What makes a plan says nothing about one that is there. */
+static bool makes_something(const ki_schedule_request *r, const given *g)
+{
+    return g->has_kind || r->compared_count > 0 || g->has_ranks || g->has_microbatches || g->has_bound ||
+           g->has_group_size || g->has_factor || r->making.chunks != 0 || r->making.is_fifo_backward ||
+           r->making.is_forward_only;
+}
+
 static bool fits_together(const ki_schedule_request *r, const given *g)
 {
-    if (r->import != NULL && (g->has_kind || r->compared_count > 0 || g->has_ranks || g->has_microbatches))
-        return refuse("--import brings a plan: --kind, --compare, --ranks and --microbatches make one");
+    if (r->import != NULL && makes_something(r, g))
+        return refuse("--import brings a plan: the options that make one have no place beside it");
     if (r->import == NULL && g->has_dialect)
         return refuse("--dialect is for --import");
     if (r->import == NULL && !g->has_kind && r->compared_count == 0)
@@ -312,9 +339,9 @@ static bool fits_together(const ki_schedule_request *r, const given *g)
         return refuse("--profile has a row for each stage of one plan: --compare takes --cost");
     if (r->compared_count > 0 && is_for_one(r->report))
         return refuse("--compare has the formats text, json, svg, png, pdf and html");
-    if (g->has_bound && (r->import != NULL || (r->compared_count == 0 && r->making.kind != KITH_SCHEDULE_AUTO)))
-        return refuse("--memory-bound is for --kind auto");
-    return true;
+    if (r->compared_count > 0 && r->is_lowered)
+        return refuse("--compare shows computation: --lowered, --recompute and --tied are for one plan");
+    return r->import != NULL || fits_kind(r, g);
 }
 
 int ki_schedule_read_options(int argc, char **argv, ki_schedule_request *r)

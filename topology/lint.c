@@ -194,9 +194,20 @@ static bool unite(const kith_node_kind *kind, bool is_of_packages, ki_cpuset *al
     return count > 0;
 }
 
+/* A hole in the numbers: what a container may not use is not listed, and its CPUs are in no node that is. */
+static bool hides_numas(const kith_node_kind *kind)
+{
+    for (int i = 0; i < kind->numa_count; i++)
+        if (kind->numas[i].os_index >= kind->numa_count)
+            return true;
+    return false;
+}
+
 /* Where the source tells the CPUs of the packages, each must be in a NUMA node. */
 static void lint_numa_cover(kith_topology *t, int k, const kith_node_kind *kind)
 {
+    if (hides_numas(kind))
+        return;
     ki_cpuset packages = { NULL, 0 }, numas = { NULL, 0 }, missing = { NULL, 0 };
     char text[128];
     bool is_known = unite(kind, true, &packages) && unite(kind, false, &numas);

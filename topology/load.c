@@ -2,11 +2,9 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "core/base/fault.h"
+#include "core/base/file.h"
 #include "reader.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,54 +93,6 @@ static kith_status read_live(kith_topology *t)
 
 /* ---- files ---- */
 
-static kith_status read_stream(FILE *file, const char *path, char **text, size_t *nbytes)
-{
-    size_t room = 64 * 1024, used = 0;
-    char *chars = ki_fault(KI_FAULT_ALLOC) ? NULL : (char *)malloc(room + 1);
-    while (chars != NULL) {
-        used += fread(chars + used, 1, room - used, file);
-        if (used < room || used >= MOST_NBYTES)
-            break;
-        char *bigger = (char *)realloc(chars, 2 * room + 1);
-        if (bigger == NULL)
-            free(chars);
-        chars = bigger;
-        room *= 2;
-    }
-    if (chars == NULL)
-        return ki_fail(KITH_ERR_NO_MEMORY, "%s: no memory for the file", path);
-    kith_status status = KITH_OK;
-    if (ferror(file))
-        status = ki_fail_quiet(KITH_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    else if (used >= MOST_NBYTES)
-        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: more than %d MiB", path, MOST_NBYTES >> 20);
-    if (status != KITH_OK) {
-        free(chars);
-        return status;
-    }
-    chars[used] = '\0';
-    *text = chars;
-    *nbytes = used;
-    return KITH_OK;
-}
-
-static kith_status read_path(const char *path, char **text, size_t *nbytes)
-{
-    if (strcmp(path, "-") == 0)
-        return read_stream(stdin, "standard input", text, nbytes);
-    struct stat info;
-    FILE *file = ki_fault(KI_FAULT_OPEN) ? NULL : fopen(path, "rb");
-    if (file == NULL)
-        return ki_fail_quiet(KITH_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode)) {
-        fclose(file);
-        return ki_fail_quiet(KITH_ERR_IO, "%s: is a folder", path);
-    }
-    kith_status status = read_stream(file, path, text, nbytes);
-    fclose(file);
-    return status;
-}
-
 /* A path that is no file may be a description in words. */
 static bool is_description(const char *path, ki_source *source)
 {
@@ -162,7 +112,7 @@ static kith_status load_one(kith_topology *t, const char *path)
         return read_source(t, &source);
     char *text = NULL;
     size_t nbytes = 0;
-    kith_status status = read_path(path, &text, &nbytes);
+    kith_status status = ki_file_read(path, MOST_NBYTES, &text, &nbytes);
     if (status != KITH_OK)
         return status;
     source = (ki_source){ path, text, nbytes };

@@ -117,8 +117,8 @@ typedef enum kith_stage_layout {
 typedef struct kith_stage_cost {
     double f, i, w;   /* forward, backward for inputs, for weights */
     double b;         /* backward in one; negative: i + w */
-    double fb;        /* a forward and a backward overlapped, the mean of their two stages' values; negative: the
-                               * sum of the two. With an I it is less by the W that comes later */
+    double fb;        /* a forward and a backward overlapped, the mean of their two stages' values; negative: the sum
+                       * of the two. With an I it is less by the W that comes later */
     double recompute; /* forward again; negative: f */
     double send;      /* how long a message between this stage and the next, either way, fills the connection of
                                * the two ranks (each direction has its own) */
@@ -194,7 +194,8 @@ KITH_API int kith_schedule_chunks(const kith_schedule *schedule);
 KITH_API int kith_schedule_rank_of_stage(const kith_schedule *schedule, int stage);
 /* The stage of a rank's chunk; -1 when it has none. */
 KITH_API int kith_schedule_stage_of_chunk(const kith_schedule *schedule, int rank, int chunk);
-/* 1 when the plan has messages or other actions that kith_schedule_lower() adds: on one rank there are no messages. */
+/* 1 when the plan has messages; where no stage has its neighbour on another rank, so that there are none, when it has
+ * other actions that kith_schedule_lower() adds. */
 KITH_API int kith_schedule_is_lowered(const kith_schedule *schedule);
 /* 1 when the plan has no backward action at all. */
 KITH_API int kith_schedule_is_forward_only(const kith_schedule *schedule);

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
         }                                                                                                              \
     } while (0)
 
-/* A plan without messages keeps its computation, one with messages keeps all: the form has words for what was read. */
+/* A plan without messages keeps its computation, one with messages keeps all. */
 static void round_trip(const kith_schedule *plan)
 {
     kith_schedule_form form = kith_schedule_is_lowered(plan) ? KITH_FORM_TORCH_COMMS : KITH_FORM_TORCH_COMPUTE;
@@ -30,7 +30,8 @@ static void round_trip(const kith_schedule *plan)
     kith_schedule *again = NULL;
     char *once = NULL, *twice = NULL;
     size_t dropped = 0;
-    MUST(kith_schedule_write(plan, form, &once, &dropped) == KITH_OK && dropped == 0);
+    MUST(kith_schedule_write(plan, form, &once, &dropped) == KITH_OK);
+    MUST(dropped == 0 || form == KITH_FORM_TORCH_COMPUTE);
     MUST(kith_schedule_parse("fuzz", once, strlen(once), &dialect, &again) == KITH_OK);
     MUST(kith_schedule_write(again, form, &twice, NULL) == KITH_OK);
     MUST(strcmp(once, twice) == 0);

@@ -227,7 +227,7 @@ static void case_kill(rank_info *info)
     REQUIRE_DETAIL("earlier step");
     atomic_fetch_add(&info->board->counters[0], 1);
     while (atomic_load(&info->board->counters[0]) < info->size - 1)
-        usleep(1000);
+        usleep(1000); /* waits for the others, however long they take, without taking their processor */
     trial_end(&t);
     kith_abandon(info->ctx);
 }
@@ -235,7 +235,7 @@ static void case_kill(rank_info *info)
 static kith_status sleep_long(void *user)
 {
     (void)user;
-    usleep(1500000);
+    usleep(1500000); /* this is the case: later than the deadline of 300 ms */
     return KITH_OK;
 }
 

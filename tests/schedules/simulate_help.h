@@ -89,21 +89,6 @@ static inline void discard(simulated *s)
     kith_schedule_destroy(s->plan);
 }
 
-/* Leaves the test, visibly, where the kind cannot be made. */
-static inline void need_kind(kith_schedule_kind kind)
-{
-    kith_schedule_options o = KITH_SCHEDULE_OPTIONS_INIT;
-    kith_schedule *plan;
-    o.kind = kind;
-    o.microbatches = 2;
-    if (kith_schedule_create(&o, &plan) == KITH_OK) {
-        kith_schedule_destroy(plan);
-        return;
-    }
-    print_message("skipped, as plans of %s cannot be made: %s\n", kith_schedule_kind_name(kind), kith_error_detail());
-    skip();
-}
-
 /* An empty plan; stages: the ranks of its stages, as digits. */
 static inline kith_schedule *empty_plan(const char *ranks_of_stages, int microbatches)
 {

@@ -177,7 +177,8 @@ static void what_is_no_cell_is_refused(void **state)
         { " 0F0\n", "expected the number of a stage" },
         { "(0F0;0B1)OVERLAP\n", "expected ')OVERLAP_F_B'" },
         { "(0F0,0B1)OVERLAP_F_B\n", "expected ';'" },
-        { "(0F0;0F1)OVERLAP_F_B\n", "expected a forward and a backward" },
+        { "(0F0;0F1)OVERLAP_F_B\n", "expected F and B" },
+        { "(0F0;0I1)OVERLAP_F_B\n", "expected F and B" },
         { "0F0\n0B0\n", "stage 0 acts on rank 1, and on rank 0 before" },
         { "0F0,2F0\n", "stage 1 of 3 does nothing" },
         { "", "not one action" },
@@ -208,6 +209,36 @@ static void a_known_bad_listing_fails_the_check(void **state)
         fail_msg("wanted a sentence about microbatch 0, got '%s'", kith_error_detail());
     assert_non_null(report);
     kith_free(report);
+    kith_schedule_destroy(plan);
+}
+
+/* The same beside three good ranks: the backward without its forward is named, not a microbatch that only the bad rank
+ * knows of. */
+static void a_known_bad_listing_is_blamed_on_its_rank(void **state)
+{
+    (void)state;
+    static const char bad[] = "0F0,0F1,0F2,0F3,0B0,0F4,0B1,0F5,0B2,0F6,0B3,0F7,0B4,0B5,0B6,0B7\n"
+                              "1F0,1F1,1F2,1B0,1F3,1B1,1F4,1B2,1F5,1B3,1F6,1B4,1F7,1B5,1B6,1B7\n"
+                              "2F0,2F1,2B0,2F2,2B1,2F3,2B2,2F4,2B3,2F5,2B4,2F6,2B5,2F7,2B6,2B7\n"
+                              "3F1,3B0,3F2,3B1,3F3,3B2,3F4,3B3,3F5,3B4,3F6,3B5,3F7,3B6,3F8,3B7\n";
+    kith_schedule *plan = read_text(bad, NULL);
+    assert_int_equal(kith_schedule_check(plan, NULL, NULL), KITH_ERR_INVALID_ARG);
+    if (strstr(kith_error_detail(), "rank 3: 3F0 is missing") == NULL)
+        fail_msg("wanted 3F0 of rank 3, got '%s'", kith_error_detail());
+    kith_schedule_destroy(plan);
+}
+
+/* Reductions without messages: written with messages, it gets them; it is not run as if it had. */
+static void half_a_step_gets_its_messages(void **state)
+{
+    (void)state;
+    kith_schedule *plan = read_text("0F0,0B0,0REDUCE_GRAD\n1F0,1B0,1REDUCE_GRAD\n", NULL), *lowered = NULL;
+    assert_false(kith_schedule_is_lowered(plan));
+    char *text = write_text(plan, KITH_FORM_TORCH_COMMS, NULL);
+    assert_string_equal(text, "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n");
+    kith_free(text);
+    assert_int_equal(kith_schedule_lower(plan, NULL, &lowered), KITH_ERR_INVALID_ARG);
+    assert_non_null(strstr(kith_error_detail(), "reductions or steps already"));
     kith_schedule_destroy(plan);
 }
 
@@ -256,6 +287,13 @@ static void what_a_form_cannot_say_is_counted(void **state)
     assert_int_equal(dropped, 8 + 8 + 2); /* and eight ends of messages, two reductions */
     kith_free(text);
     kith_schedule_destroy(lowered);
+    kith_schedule_destroy(plan);
+
+    plan = read_text("0UNSHARD,0F0,0B0,0RESHARD\n", NULL); /* computation has no word for shards either */
+    text = write_text(plan, KITH_FORM_TORCH_COMPUTE, &dropped);
+    assert_string_equal(text, "0F0,0B0\n");
+    assert_int_equal(dropped, 2);
+    kith_free(text);
     kith_schedule_destroy(plan);
 }
 
@@ -371,6 +409,8 @@ int main(void)
         cmocka_unit_test(dialects_are_told_apart),
         cmocka_unit_test(what_is_no_cell_is_refused),
         cmocka_unit_test(a_known_bad_listing_fails_the_check),
+        cmocka_unit_test(a_known_bad_listing_is_blamed_on_its_rank),
+        cmocka_unit_test(half_a_step_gets_its_messages),
         cmocka_unit_test(plans_survive_a_round_trip),
         cmocka_unit_test(what_a_form_cannot_say_is_counted),
         cmocka_unit_test(deepspeed_has_its_own_steps),

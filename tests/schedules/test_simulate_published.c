@@ -30,7 +30,6 @@ static int span_bubble(const kith_simulation_rank_result *r)
 static void test_interleaved_bubble(void **state)
 {
     (void)state;
-    need_kind(KITH_SCHEDULE_INTERLEAVED);
     for (int p = 2; p <= 6; p++)
         for (int v = 1; v <= 4; v++)
             for (int groups = 1; groups <= 3; groups++) { /* costs are those of a chunk: (p - 1)(F + B) / v of a rank */
@@ -44,7 +43,6 @@ static void test_interleaved_bubble(void **state)
 static void test_interleaved_in_flight(void **state)
 {
     (void)state;
-    need_kind(KITH_SCHEDULE_INTERLEAVED);
     simulated s = simulate(KITH_SCHEDULE_INTERLEAVED, 4, 8, 2, "F=1,B=2");
     expect_per_rank(&s, "in flight", in_flight, (int[]){ 11, 9, 7, 5 });
     discard(&s);
@@ -54,7 +52,6 @@ static void test_interleaved_in_flight(void **state)
 static void test_interleaved_remainder(void **state)
 {
     (void)state;
-    need_kind(KITH_SCHEDULE_INTERLEAVED);
     kith_schedule_options o = KITH_SCHEDULE_OPTIONS_INIT;
     o.kind = KITH_SCHEDULE_INTERLEAVED;
     o.ranks = 4;
@@ -79,7 +76,6 @@ static void test_interleaved_warm_up(void **state)
         { 1, 8, "F=4,B=8,L=1", 66 }, { 2, 11, "F=4,B=8,L=4", 92 }, { 1, 8, "F=4,B=8,L=4", 156 },
     };
     (void)state;
-    need_kind(KITH_SCHEDULE_INTERLEAVED);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         kith_schedule_options o = KITH_SCHEDULE_OPTIONS_INIT;
         o.kind = KITH_SCHEDULE_INTERLEAVED;
@@ -121,8 +117,6 @@ static void test_zero_bubble_h(void **state)
         { KITH_SCHEDULE_ZB_H2, 8, 42, 70 },
     };
     (void)state;
-    need_kind(KITH_SCHEDULE_ZB_H1);
-    need_kind(KITH_SCHEDULE_ZB_H2);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int p = rows[i].ranks;
         simulated s = simulate(rows[i].kind, p, 3 * p, 1, "F=10,I=12,W=8");
@@ -136,7 +130,6 @@ static void test_zero_bubble_h(void **state)
 static void test_zero_bubble_h2_is_zero(void **state)
 {
     (void)state;
-    need_kind(KITH_SCHEDULE_ZB_H2);
     for (int p = 2; p <= 8; p++) {
         simulated s = simulate(KITH_SCHEDULE_ZB_H2, p, 3 * p, 1, "F=1,I=1,W=1");
         expect_figure(s.name, "bubble in the span", s.total->span_bubble, 0, 0);
@@ -151,7 +144,6 @@ static void test_zero_bubble_v(void **state)
         int microbatches, idle[4];
     } rows[] = { { 8, { 0, 0, 0, 0 } }, { 4, { 6, 4, 2, 0 } } };
     (void)state;
-    need_kind(KITH_SCHEDULE_ZB_V);
     for (size_t i = 0; i < 2; i++) {
         int m = rows[i].microbatches;
         simulated s = simulate(KITH_SCHEDULE_ZB_V, 4, m, 2, "F=1,I=1,W=1");
@@ -167,7 +159,6 @@ static void test_zero_bubble_v(void **state)
 static void test_dualpipe_v(void **state)
 {
     (void)state;
-    need_kind(KITH_SCHEDULE_DUALPIPE_V);
     simulated s = simulate(KITH_SCHEDULE_DUALPIPE_V, 4, 10, 2, "F=1,I=1,W=1,FB=3");
     expect_figure(s.name, "bubble", s.total->bubble, 6, 0);
     int most = 0;
@@ -221,7 +212,6 @@ static void expect_rate(const rate_row *row, const double *profile, bool is_late
 
 static void expect_rates(const rate_row *row)
 {
-    need_kind(row->kind);
     for (int is_latency = 0; is_latency < 2; is_latency++) {
         expect_rate(row, small, is_latency, row->of_small);
         expect_rate(row, large, is_latency, row->of_large);

@@ -103,6 +103,13 @@ fails 2 "valid are 1 to" "$kith" schedule --kind 1f1b --ranks 100000 --microbatc
 fails 2 "it has 1" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --chunks 2
 fails 2 "group" "$kith" schedule --kind interleaved --ranks 4 --microbatches 8 --group-size 2
 fails 2 "Q" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --cost Q=1
+fails 2 "for one plan" "$kith" schedule --compare 1f1b,gpipe --ranks 2 --microbatches 2 --tied
+fails 2 "--fifo is for" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --fifo
+fails 2 "--group-size is for" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --group-size 2
+fails 2 "--warmup-factor is for" "$kith" schedule --kind interleaved-zb --ranks 2 --microbatches 2 --warmup-factor 2
+fails 2 "no place beside it" "$kith" schedule --import bad.csv --chunks 2
+fails 2 "from 40 to 4096" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --width 20
+KITH_FAULT=alloc:40 fails 2 "no memory" "$kith" schedule --kind 1f1b --ranks 3 --microbatches 4 --check
 fails 2 "one of them" "$kith" schedule --kind 1f1b --compare gpipe --ranks 2 --microbatches 2
 fails 2 "not one of" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --format bmp
 fails 2 "no backward in two parts" "$kith" schedule --kind zb-h1 --ranks 2 --microbatches 2 --format deepspeed

@@ -184,7 +184,7 @@ static void test_bound_process(void **state)
     kith_topology *all = NULL, *bound = NULL;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     if (CPU_COUNT(&before) < 2)
-        skip(); /* nothing to bind to */
+        skip(); /* with one processor there is nothing to bind to */
     size_t cpu = 0;
     while (!CPU_ISSET(cpu, &before))
         cpu++;

@@ -149,6 +149,11 @@ static void each_trouble_is_found(void **state)
     kith_topology *covered = build(&r);
     assert_null(find_doubt(covered, "numa-gap"));
     kith_topology_destroy(covered);
+    r.numas = "{\"os_index\": 0, \"cpus\": \"0-51\"}, {\"os_index\": 2, \"cpus\": \"56-111\"}"; /* 1 is hidden */
+    covered = build(&r);
+    assert_null(find_doubt(covered, "numa-gap"));
+    kith_topology_destroy(covered);
+    r.numas = healthy.numas;
     r = healthy;
     for (int i = 0; i < 8; i++)
         r.nic_of[i] = 7 - i;

@@ -1,11 +1,11 @@
-/* schedules/files.c - see files.h.
+/* core/base/file.c - see file.h.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "files.h"
+#include "file.h"
 
-#include "core/base/error.h"
-#include "core/base/fault.h"
+#include "error.h"
+#include "fault.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static kith_status read_stream(FILE *file, const char *path, char **text, size_t *nbytes)
+static kith_status read_stream(FILE *file, const char *path, size_t nbytes_most, char **text, size_t *nbytes)
 {
     size_t room = 64 * 1024, used = 0;
     char *chars = ki_fault(KI_FAULT_ALLOC) ? NULL : malloc(room + 1);
     while (chars != NULL) {
         used += fread(chars + used, 1, room - used, file);
-        if (used < room || used >= KI_FILE_NBYTES_MAX)
+        if (used < room || used >= nbytes_most)
             break;
         char *bigger = ki_fault(KI_FAULT_ALLOC) ? NULL : realloc(chars, 2 * room + 1);
         if (bigger == NULL)
@@ -32,8 +32,8 @@ static kith_status read_stream(FILE *file, const char *path, char **text, size_t
     kith_status status = KITH_OK;
     if (ferror(file))
         status = ki_fail_quiet(KITH_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    else if (used >= KI_FILE_NBYTES_MAX)
-        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: more than %zu MiB", path, KI_FILE_NBYTES_MAX >> 20);
+    else if (used >= nbytes_most)
+        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: more than %zu MiB", path, nbytes_most >> 20);
     if (status != KITH_OK) {
         free(chars);
         return status;
@@ -44,10 +44,10 @@ static kith_status read_stream(FILE *file, const char *path, char **text, size_t
     return KITH_OK;
 }
 
-kith_status ki_file_read(const char *path, char **text, size_t *nbytes)
+kith_status ki_file_read(const char *path, size_t nbytes_most, char **text, size_t *nbytes)
 {
     if (strcmp(path, "-") == 0)
-        return read_stream(stdin, "standard input", text, nbytes);
+        return read_stream(stdin, "standard input", nbytes_most, text, nbytes);
     struct stat info;
     FILE *file = ki_fault(KI_FAULT_OPEN) ? NULL : fopen(path, "rbe");
     if (file == NULL)
@@ -56,7 +56,7 @@ kith_status ki_file_read(const char *path, char **text, size_t *nbytes)
         fclose(file);
         return ki_fail_quiet(KITH_ERR_IO, "%s: is a folder", path);
     }
-    kith_status status = read_stream(file, path, text, nbytes);
+    kith_status status = read_stream(file, path, nbytes_most, text, nbytes);
     fclose(file);
     return status;
 }
