@@ -5,6 +5,8 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "must.h"
+
 #include <kith/context.h>
 #include <kith/schedule.h>
 #include <stdint.h>
@@ -13,14 +15,6 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
-
-#define MUST(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "not so: %s (%s)\n", #condition, kith_error_detail());                                     \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 /* A plan without messages keeps its computation, one with messages keeps all. */
 static void round_trip(const kith_schedule *plan)

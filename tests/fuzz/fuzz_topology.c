@@ -4,6 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "must.h"
+
 #include "topology/reader.h"
 #include <kith/context.h>
 #include <kith/placement.h>
@@ -13,14 +15,6 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
-
-#define MUST(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "not so: %s (%s)\n", #condition, kith_error_detail());                                     \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static void place(const kith_topology *t)
 {

@@ -1,6 +1,5 @@
-/* tests/schedules/test_simulate_random.c - random plans on random stages with random costs, against a reference that
- * works another way: it lets time pass from event to event, looks at all ranks and all connections at each of them, and
- * keeps a queue for each connection. Times are small integers, so both must agree to the last bit.
+/* tests/schedules/test_simulate_random.c - random plans on random stages with random costs, against a second
+ * simulator (simulate_reference.h). Times are small integers, so both must agree to the last bit.
  *
  * Plans are made by taking ready actions of random ranks, so each can run; then messages and what takes no time are
  * strewn into the lists, which must not change a time; then two actions of a list are exchanged, and both sides must
@@ -9,11 +8,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "simulate_help.h"
-
-#define RANKS 5
-#define STAGES 10
-#define MICROBATCHES 6
-#define ACTIONS (STAGES * MICROBATCHES * 5)
+#include "simulate_reference.h"
 
 static uint64_t random_state;
 
@@ -28,31 +23,13 @@ static bool one_in(int n)
     return random_below(n) == 0;
 }
 
-/* ---- what is simulated ---- */
-
-typedef struct list {
-    kith_action actions[ACTIONS];
-    int count;
-} list;
-
-typedef struct plan {
-    int ranks, stages, microbatches;
-    int rank_of_stage[STAGES];
-    bool has_backward;
-    bool is_split[STAGES][MICROBATCHES]; /* I and W */
-    list lists[RANKS];
-    kith_stage_cost costs[STAGES];
-} plan;
+/* ---- random plans ---- */
 
 static void append(plan *p, int rank, kith_action_type type, int stage, int microbatch)
 {
     list *l = &p->lists[rank];
     l->actions[l->count++] = (kith_action){ type, stage, microbatch, -1, 0 };
 }
-
-typedef struct progress {
-    bool f[STAGES][MICROBATCHES], inputs[STAGES][MICROBATCHES], weights[STAGES][MICROBATCHES];
-} progress;
 
 static bool is_ready(const plan *p, const progress *done, kith_action_type type, int s, int k)
 {
@@ -170,210 +147,6 @@ static void random_plan(plan *p, bool has_send)
     fill_lists(p);
 }
 
-/* ---- the reference ---- */
-
-typedef struct message {
-    double ready;
-    bool is_forward;
-    int stage, microbatch; /* that makes it */
-} message;
-
-typedef struct connection {
-    message queue[2 * STAGES * MICROBATCHES];
-    int count, sent;
-    double free_from;
-} connection;
-
-typedef struct reference {
-    const plan *p;
-    double now;
-    int cursor[RANKS];
-    bool is_running[RANKS];
-    double until[RANKS];
-    connection ways[RANKS][RANKS];
-    progress made;                           /* ended */
-    double arrival[2][STAGES][MICROBATCHES]; /* of the activation, gradient made by a stage; negative: under way */
-    kith_interval at[RANKS][ACTIONS];
-    double sent_nbytes[RANKS];
-    int sent_count[RANKS];
-} reference;
-
-static int unit_at(const list *l, int at)
-{
-    return l->actions[at].is_overlapped ? 2 : 1;
-}
-
-static bool has_come(const reference *r, bool is_forward, int stage, int microbatch)
-{
-    double arrival = r->arrival[is_forward][stage][microbatch];
-    return arrival >= 0 && arrival <= r->now;
-}
-
-static bool may_start(const reference *r, const kith_action *a)
-{
-    const plan *p = r->p;
-    switch (a->type) {
-    case KITH_ACTION_F:
-        return a->stage == 0 || has_come(r, true, a->stage - 1, a->microbatch);
-    case KITH_ACTION_B:
-    case KITH_ACTION_I:
-        return r->made.f[a->stage][a->microbatch] &&
-               (a->stage == p->stages - 1 || has_come(r, false, a->stage + 1, a->microbatch));
-    case KITH_ACTION_W:
-        return r->made.inputs[a->stage][a->microbatch];
-    case KITH_ACTION_RECOMPUTE:
-        return r->made.f[a->stage][a->microbatch];
-    default:
-        return true;
-    }
-}
-
-static double backward_cost(const kith_stage_cost *c)
-{
-    return c->b >= 0 ? c->b : c->i + c->w;
-}
-
-static double cost(const reference *r, const kith_action *a)
-{
-    const kith_stage_cost *c = &r->p->costs[a->stage < 0 ? 0 : a->stage];
-    switch (a->type) {
-    case KITH_ACTION_F:
-        return c->f;
-    case KITH_ACTION_B:
-        return backward_cost(c);
-    case KITH_ACTION_I:
-        return c->i;
-    case KITH_ACTION_W:
-        return c->w;
-    case KITH_ACTION_RECOMPUTE:
-        return c->recompute >= 0 ? c->recompute : c->f;
-    default:
-        return 0;
-    }
-}
-
-static double pair_cost(const reference *r, const kith_action *a, const kith_action *b)
-{
-    const kith_stage_cost *first = &r->p->costs[a->stage], *second = &r->p->costs[b->stage];
-    if (first->fb < 0 && second->fb < 0)
-        return cost(r, a) + cost(r, b);
-    double mean = ((first->fb >= 0 ? first->fb : first->f + backward_cost(first)) +
-                   (second->fb >= 0 ? second->fb : second->f + backward_cost(second))) /
-                  2;
-    double w = a->type == KITH_ACTION_I ? first->w : b->type == KITH_ACTION_I ? second->w : 0;
-    return mean > w ? mean - w : 0;
-}
-
-static void end_of_action(reference *r, int rank, const kith_action *a)
-{
-    const plan *p = r->p;
-    bool is_forward = a->type == KITH_ACTION_F;
-    if (is_forward)
-        r->made.f[a->stage][a->microbatch] = true;
-    else if (a->type == KITH_ACTION_B || a->type == KITH_ACTION_I)
-        r->made.inputs[a->stage][a->microbatch] = true;
-    else
-        return;
-    int next = a->stage + (is_forward ? 1 : -1);
-    if (next < 0 || next >= p->stages)
-        return;
-    if (p->rank_of_stage[next] == rank) {
-        r->arrival[is_forward][a->stage][a->microbatch] = r->now;
-        return;
-    }
-    connection *way = &r->ways[rank][p->rank_of_stage[next]];
-    way->queue[way->count++] = (message){ r->now, is_forward, a->stage, a->microbatch };
-    r->sent_count[rank]++;
-    r->sent_nbytes[rank] += p->costs[is_forward ? a->stage : next].message_nbytes;
-}
-
-/* All that can happen now; true when something did. */
-static bool step_rank(reference *r, int rank)
-{
-    const list *l = &r->p->lists[rank];
-    int at = r->cursor[rank];
-    if (at == l->count)
-        return false;
-    int unit = unit_at(l, at);
-    if (!r->is_running[rank]) {
-        for (int i = 0; i < unit; i++)
-            if (!may_start(r, &l->actions[at + i]))
-                return false;
-        double lasts = unit == 2 ? pair_cost(r, &l->actions[at], &l->actions[at + 1]) : cost(r, &l->actions[at]);
-        r->is_running[rank] = true;
-        r->until[rank] = r->now + lasts;
-        for (int i = 0; i < unit; i++)
-            r->at[rank][at + i] = (kith_interval){ r->now, r->until[rank] };
-        return true;
-    }
-    if (r->until[rank] > r->now)
-        return false;
-    r->is_running[rank] = false;
-    r->cursor[rank] += unit;
-    for (int i = 0; i < unit; i++)
-        end_of_action(r, rank, &l->actions[at + i]);
-    return true;
-}
-
-static bool step_connection(reference *r, connection *way)
-{
-    if (way->sent == way->count || way->free_from > r->now)
-        return false;
-    const message *m = &way->queue[way->sent++];
-    const kith_stage_cost *c = &r->p->costs[m->is_forward ? m->stage : m->stage - 1];
-    way->free_from = r->now + c->send;
-    r->arrival[m->is_forward][m->stage][m->microbatch] = way->free_from + c->latency;
-    return true;
-}
-
-static void sooner(double *next, double now, double time)
-{
-    if (time > now && (*next < 0 || time < *next))
-        *next = time;
-}
-
-/* The next moment at which something ends or arrives; negative: never. */
-static double next_event(const reference *r)
-{
-    double next = -1;
-    for (int rank = 0; rank < r->p->ranks; rank++) {
-        if (r->is_running[rank])
-            sooner(&next, r->now, r->until[rank]);
-        for (int to = 0; to < r->p->ranks; to++)
-            sooner(&next, r->now, r->ways[rank][to].free_from);
-    }
-    for (int way = 0; way < 2; way++)
-        for (int s = 0; s < r->p->stages; s++)
-            for (int k = 0; k < r->p->microbatches; k++)
-                sooner(&next, r->now, r->arrival[way][s][k]);
-    return next;
-}
-
-/* True when all lists came to their ends. */
-static bool run_reference(reference *r, const plan *p)
-{
-    memset(r, 0, sizeof *r);
-    r->p = p;
-    for (int s = 0; s < STAGES; s++)
-        for (int k = 0; k < MICROBATCHES; k++)
-            r->arrival[0][s][k] = r->arrival[1][s][k] = -1;
-    for (; r->now >= 0; r->now = next_event(r)) {
-        bool is_moving = true;
-        while (is_moving) {
-            is_moving = false;
-            for (int rank = 0; rank < p->ranks; rank++) {
-                is_moving = step_rank(r, rank) || is_moving;
-                for (int to = 0; to < p->ranks; to++)
-                    is_moving = step_connection(r, &r->ways[rank][to]) || is_moving;
-            }
-        }
-    }
-    for (int rank = 0; rank < p->ranks; rank++)
-        if (r->cursor[rank] < p->lists[rank].count)
-            return false;
-    return true;
-}
-
 /* ---- comparison ---- */
 
 static kith_schedule *made(const plan *p)
@@ -432,9 +205,9 @@ static void expect_same_memory(const plan *p, const kith_simulation *run, int se
         const list *l = &p->lists[rank];
         int most = 0, most_weights = 0, most_held = 0;
         double most_nbytes = 0;
-        for (int at = 0; at < l->count; at += unit_at(l, at))
+        for (int at = 0; at < l->count; at += reference_unit_at(l, at))
             for (int is_end = 0; is_end < 2; is_end++) { /* while the unit runs, and behind it */
-                int activations = 0, weights = 0, begun = at + unit_at(l, at), ended = is_end ? begun : at;
+                int activations = 0, weights = 0, begun = at + reference_unit_at(l, at), ended = is_end ? begun : at;
                 double nbytes = 0;
                 for (int i = 0; i < begun; i++) {
                     const kith_action *a = &l->actions[i];
@@ -465,7 +238,7 @@ static void expect_same_totals(const plan *p, const kith_simulation *run, const 
     for (int rank = 0; rank < p->ranks; rank++) {
         double busy = 0;
         const list *l = &p->lists[rank];
-        for (int at = 0; at < l->count; at += unit_at(l, at))
+        for (int at = 0; at < l->count; at += reference_unit_at(l, at))
             busy += r->at[rank][at].end - r->at[rank][at].start;
         double start = r->at[rank][0].start, end = r->at[rank][l->count - 1].end;
         expect_figure("random plan", "busy", kith_simulation_rank(run, rank)->busy, busy, 0);
