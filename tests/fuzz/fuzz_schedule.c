@@ -36,7 +36,7 @@ static void round_trip(const kith_schedule *plan)
 
 static void run(const kith_schedule *plan)
 {
-    kith_schedule *lowered = NULL;
+    kith_schedule *computation = NULL, *lowered = NULL; /* of a file that has parts of a step, the computation */
     kith_simulation *simulation = NULL;
     char *report = NULL;
     if (kith_schedule_check(plan, NULL, &report) != KITH_OK) {
@@ -44,7 +44,8 @@ static void run(const kith_schedule *plan)
         return;
     }
     if (!kith_schedule_is_lowered(plan)) {
-        MUST(kith_schedule_lower(plan, NULL, &lowered) == KITH_OK);
+        MUST(kith_schedule_compute_only(plan, &computation) == KITH_OK);
+        MUST(kith_schedule_lower(computation, NULL, &lowered) == KITH_OK);
         MUST(kith_schedule_check(lowered, NULL, NULL) == KITH_OK);
     }
     MUST(kith_schedule_simulate(plan, NULL, &simulation) == KITH_OK);
@@ -54,6 +55,7 @@ static void run(const kith_schedule *plan)
     }
     kith_simulation_destroy(simulation);
     kith_schedule_destroy(lowered);
+    kith_schedule_destroy(computation);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)

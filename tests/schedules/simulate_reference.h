@@ -1,6 +1,6 @@
-/* tests/schedules/simulate_reference.h - plans as plain arrays, and a second simulator for them, which works another way
- * than the library's: it lets time pass from event to event, looks at all ranks and all connections at each of them, and
- * keeps a queue for each connection.
+/* tests/schedules/simulate_reference.h - plans as plain arrays, and a second simulator for them, which works another
+ * way than the library's: it lets time pass from event to event, looks at all ranks and all connections at each of
+ * them, and keeps a queue for each connection.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
