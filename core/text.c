@@ -5,6 +5,7 @@
 #include "text.h"
 
 #include "base/json.h"
+#include "base/number.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,13 +32,35 @@ void ki_text_add(ki_text *text, const char *format, ...)
     va_list list, again;
     va_start(list, format);
     va_copy(again, list);
-    int length = vsnprintf(NULL, 0, format, list);
-    if (length >= 0 && reserve(text, (size_t)length)) {
+    size_t room = text->capacity - text->length; /* where it fits, one pass is enough */
+    char *end = room > 0 ? text->chars + text->length : NULL;
+    int length = vsnprintf(end, room, format, list);
+    bool fits = length >= 0 && (size_t)length < room;
+    if (length >= 0 && !fits && reserve(text, (size_t)length)) {
         vsnprintf(text->chars + text->length, (size_t)length + 1, format, again);
-        text->length += (size_t)length;
+        fits = true;
     }
+    if (fits)
+        text->length += (size_t)length;
+    else if (end != NULL)
+        *end = '\0';
     va_end(again);
     va_end(list);
+}
+
+void ki_text_append(ki_text *text, const char *chars, size_t nbytes)
+{
+    if (!reserve(text, nbytes))
+        return;
+    memcpy(text->chars + text->length, chars, nbytes);
+    text->length += nbytes;
+    text->chars[text->length] = '\0';
+}
+
+void ki_text_add_number(ki_text *text, double value)
+{
+    char number[KI_NUMBER_NBYTES];
+    ki_text_append(text, number, ki_number_write(value, number));
 }
 
 void ki_text_add_json(ki_text *text, const char *value)

@@ -19,6 +19,10 @@ typedef struct ki_text {
 
 void ki_text_add(ki_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for what needs no printf(): characters, and numbers as programs read them (core/base/number.h). */
+void ki_text_append(ki_text *text, const char *chars, size_t nbytes);
+void ki_text_add_number(ki_text *text, double value);
+
 /* Appends value as a JSON string with quotes; NULL becomes null. */
 void ki_text_add_json(ki_text *text, const char *value);
 

@@ -15,7 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/fault.h"
 #include "core/base/file.h"
-#include "numbers.h"
+#include "core/base/number.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "costs_text.h"
 
 #include "core/base/error.h"
-#include "numbers.h"
+#include "core/base/number.h"
 
 #include <ctype.h>
 #include <string.h>

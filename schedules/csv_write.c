@@ -4,6 +4,8 @@
  */
 #include "exchange.h"
 
+#include <string.h>
+
 static bool has_word(kith_action_type type)
 {
     switch (type) {
@@ -38,7 +40,9 @@ static void write_list(const ki_action_list *list, ki_text *out, size_t *dropped
                         kith_action_text(a + 1, second, sizeof second));
             i++;
         } else {
-            ki_text_add(out, "%s%s", separator, kith_action_text(a, first, sizeof first));
+            kith_action_text(a, first, sizeof first);
+            ki_text_append(out, separator, strlen(separator));
+            ki_text_append(out, first, strlen(first));
         }
         separator = ",";
     }

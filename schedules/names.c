@@ -5,6 +5,7 @@
 #include "schedule.h"
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -42,19 +43,25 @@ ki_action_scope ki_action_scope_of(kith_action_type type)
     return (unsigned)type < KITH_ACTION_TYPE_COUNT ? actions[type].scope : KI_SCOPE_NOTHING;
 }
 
+/* Long plans are written cell by cell: no printf() here. */
 const char *kith_action_text(const kith_action *action, char *buffer, size_t nbytes)
 {
     if (buffer == NULL || nbytes == 0)
         return buffer;
+    char text[2 * KI_NUMBER_NBYTES + 32] = "";
+    size_t length = 0;
     const char *name = action != NULL ? kith_action_name(action->type) : NULL;
-    if (name == NULL)
-        snprintf(buffer, nbytes, "?");
-    else if (actions[action->type].scope == KI_SCOPE_MICROBATCH)
-        snprintf(buffer, nbytes, "%d%s%d", action->stage, name, action->microbatch);
-    else if (actions[action->type].scope == KI_SCOPE_STAGE)
-        snprintf(buffer, nbytes, "%d%s", action->stage, name);
-    else
-        snprintf(buffer, nbytes, "%s", name);
+    ki_action_scope scope = name != NULL ? actions[action->type].scope : KI_SCOPE_NOTHING;
+    name = name != NULL ? name : "?";
+    if (scope != KI_SCOPE_NOTHING)
+        length = ki_number_write_integer(action->stage, text);
+    memcpy(text + length, name, strlen(name));
+    length += strlen(name);
+    if (scope == KI_SCOPE_MICROBATCH)
+        length += ki_number_write_integer(action->microbatch, text + length);
+    length = length < nbytes ? length : nbytes - 1;
+    memcpy(buffer, text, length);
+    buffer[length] = '\0';
     return buffer;
 }
 

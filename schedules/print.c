@@ -6,7 +6,6 @@
 
 #include "core/base/error.h"
 #include "core/base/mem.h"
-#include "numbers.h"
 
 #include <stdio.h>
 
@@ -24,12 +23,6 @@ const char *ki_print_cell(const ki_action_list *list, size_t at, char buffer[KI_
     snprintf(buffer, KI_CELL_NBYTES, "(%s;%s)OVERLAP_F_B", kith_action_text(&list->actions[at], first, sizeof first),
              kith_action_text(&list->actions[at + 1], second, sizeof second));
     return buffer;
-}
-
-void ki_print_exact(ki_text *out, double value)
-{
-    char number[KI_NUMBER_NBYTES];
-    ki_text_add(out, "%s", ki_number_text(value, 0, number));
 }
 
 int ki_print_next_rank(const ki_print *print, int rank)

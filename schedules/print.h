@@ -35,9 +35,6 @@ static inline size_t ki_print_unit(const ki_action_list *list, size_t at)
 #define KI_CELL_NBYTES 128
 const char *ki_print_cell(const ki_action_list *list, size_t at, char buffer[KI_CELL_NBYTES]);
 
-/* Exact, for programs. */
-void ki_print_exact(ki_text *out, double value);
-
 /* Of many ranks a text shows the first and the last. The rank that is shown after `rank` (-1: the first one); `ranks`
  * at the end. */
 int ki_print_next_rank(const ki_print *print, int rank);

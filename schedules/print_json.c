@@ -5,7 +5,7 @@
  */
 #include "print.h"
 
-#include "numbers.h"
+#include <string.h>
 
 typedef enum figure_type { FIGURE_DOUBLE, FIGURE_INT, FIGURE_SIZE } figure_type;
 
@@ -36,7 +36,7 @@ static void add_per_rank(ki_text *out, const ki_print *print, figure f)
     ki_text_add(out, "\"%s\": [", f.key);
     for (int rank = 0; rank < print->s->ranks; rank++) {
         ki_text_add(out, rank > 0 ? ", " : "");
-        ki_print_exact(out, value_of(&print->run->results[rank], &f));
+        ki_text_add_number(out, value_of(&print->run->results[rank], &f));
     }
     ki_text_add(out, "]");
 }
@@ -44,7 +44,7 @@ static void add_per_rank(ki_text *out, const ki_print *print, figure f)
 static void add_number(ki_text *out, const char *key, double value)
 {
     ki_text_add(out, "\"%s\": ", key);
-    ki_print_exact(out, value);
+    ki_text_add_number(out, value);
 }
 
 static void add_head(ki_text *out, const kith_schedule *s)
@@ -120,15 +120,22 @@ static void add_notes(ki_text *out, const kith_schedule *s)
 static void add_action(ki_text *out, const ki_print *print, int rank, size_t at)
 {
     char cell[KI_CELL_NBYTES];
-    ki_text_add(out, "%s\"%s\"", at > 0 ? ", " : "", ki_print_cell(&print->s->lists[rank], at, cell));
+    const char *text = ki_print_cell(&print->s->lists[rank], at, cell);
+    ki_text_append(out, ", ", at > 0 ? 2 : 0);
+    ki_text_append(out, "\"", 1);
+    ki_text_append(out, text, strlen(text));
+    ki_text_append(out, "\"", 1);
 }
 
 static void add_interval(ki_text *out, const ki_print *print, int rank, size_t at)
 {
     const kith_interval *interval = &print->run->intervals[print->run->first[rank] + at];
-    char start[KI_NUMBER_NBYTES], end[KI_NUMBER_NBYTES];
-    ki_text_add(out, "%s[%s, %s]", at > 0 ? ", " : "", ki_number_text(interval->start, 0, start),
-                ki_number_text(interval->end, 0, end));
+    ki_text_append(out, ", ", at > 0 ? 2 : 0);
+    ki_text_append(out, "[", 1);
+    ki_text_add_number(out, interval->start);
+    ki_text_append(out, ", ", 2);
+    ki_text_add_number(out, interval->end);
+    ki_text_append(out, "]", 1);
 }
 
 /* "key": one list a rank, with one entry for each action, or overlapped pair. */

@@ -4,7 +4,7 @@
  */
 #include "print.h"
 
-#include "numbers.h"
+#include "core/base/number.h"
 
 #define DIGITS 6
 

@@ -15,7 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fault.h"
-#include "numbers.h"
+#include "core/base/number.h"
 
 #include <math.h>
 #include <stdio.h>

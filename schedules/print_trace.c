@@ -9,9 +9,12 @@
  */
 #include "print.h"
 
-#include "numbers.h"
+#include "core/base/error.h"
+#include "core/base/number.h"
 
 #include <stdio.h>
+
+#define ACTIONS_MAX (1 << 21) /* each is 300 bytes of text */
 
 typedef struct trace {
     ki_text *out;
@@ -99,6 +102,11 @@ static void add_arrows(trace *t, int rank, const kith_action *a, const kith_inte
 kith_status ki_print_trace(ki_text *out, const ki_print *print)
 {
     trace t = { out, print, false };
+    size_t count = print->run->first[print->s->ranks];
+    if (count > ACTIONS_MAX)
+        return ki_fail(KITH_ERR_UNSUPPORTED,
+                       "a trace of %zu actions: at most %d are written, as no viewer holds more; JSON has all of them",
+                       count, ACTIONS_MAX);
     ki_text_add(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     name_threads(&t);
     for (int rank = 0; rank < print->s->ranks; rank++) {

@@ -8,6 +8,7 @@
  */
 #include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/base/number.h"
 #include "model.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,8 +170,9 @@ double ki_pcie_gbps(const kith_topology *t, int generation, int width)
 int ki_pcie_generation(const char *speed)
 {
     static const double rates[] = { 0, 2.5, 5, 8, 16, 32, 64 };
-    char *end;
-    double rate = speed != NULL ? strtod(speed, &end) : 0;
+    double rate = 0;
+    if (speed != NULL)
+        ki_number_scan(speed + strspn(speed, " "), &rate);
     for (int generation = 1; generation <= 6; generation++)
         if (rate > rates[generation] - 0.1 && rate < rates[generation] + 0.1)
             return generation;

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/mem.h"
+#include "core/base/number.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -223,7 +224,6 @@ static kith_status yaml_scalar(const yaml_event_t *event, ki_json **out)
 {
     const char *value = (const char *)event->data.scalar.value;
     ki_json *node = yaml_node(event, KI_JSON_STRING);
-    char *end = NULL;
     if (node == NULL)
         return KITH_ERR_NO_MEMORY;
     *out = node;
@@ -233,10 +233,8 @@ static kith_status yaml_scalar(const yaml_event_t *event, ki_json **out)
         return KITH_ERR_NO_MEMORY;
     if (event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
         return KITH_OK;
-    double number = strtod(value, &end);
-    if (*value != '\0' && *end == '\0') {
+    if (ki_number_parse(value, strlen(value), &node->number)) {
         node->type = KI_JSON_NUMBER;
-        node->number = number;
     } else if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0) {
         node->type = KI_JSON_BOOL;
         node->boolean = value[0] == 't';

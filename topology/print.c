@@ -6,23 +6,10 @@
 
 #include "core/base/error.h"
 #include "model.h"
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 void ki_print_number(ki_text *out, double value)
 {
-    char text[40];
-    if (!isfinite(value)) {
-        ki_text_add(out, "null");
-        return;
-    }
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    ki_text_add(out, "%s", text);
+    ki_text_add_number(out, value);
 }
 
 int ki_print_gpu_number(const kith_topology *t, int global_gpu)

@@ -21,6 +21,7 @@
  */
 #include "synthetic.h"
 
+#include "core/base/number.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,9 +173,9 @@ static void take_speed(parser *p, const kith_topology *t)
             p->s->nic_fabric = "infiniband";
             return;
         }
-    char *end;
     const char *word = ki_words_next(&p->w);
-    double gigabits = isdigit((unsigned char)*word) ? strtod(word, &end) : 0;
+    double gigabits = 0;
+    const char *end = word + (isdigit((unsigned char)*word) ? ki_number_scan(word, &gigabits) : 0);
     if (gigabits <= 0) {
         ki_words_refuse(&p->w, valid);
         return;

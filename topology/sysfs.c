@@ -4,6 +4,7 @@
  */
 #include "sysfs.h"
 
+#include "core/base/number.h"
 #include "hardware.h"
 #include <dirent.h>
 #include <limits.h>
@@ -121,7 +122,8 @@ static bool read_port(const char *device, int port, double *rate, bool *is_activ
     char line[64];
     if (!ki_sysfs_line(line, sizeof line, "/sys/class/infiniband/%s/ports/%d/rate", device, port))
         return false;
-    *rate = strtod(line, NULL);
+    *rate = 0;
+    ki_number_scan(line, rate);
     *is_active = ki_sysfs_line(line, sizeof line, "/sys/class/infiniband/%s/ports/%d/state", device, port) &&
                  strstr(line, "ACTIVE") != NULL;
     return true;

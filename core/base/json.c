@@ -8,8 +8,8 @@
 #include "json.h"
 #include "error.h"
 #include "mem.h"
+#include "number.h"
 #include <errno.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +75,8 @@ static bool parse_word(json_reader *reader, const char *word)
 
 /* ---- numbers ---- */
 
+#define NUMBER_MOST 60 /* characters; ki_number_parse() takes no more than a few beyond */
+
 static bool is_digit(int c)
 {
     return c >= '0' && c <= '9';
@@ -86,27 +88,6 @@ static bool skip_digits(json_reader *reader)
         return fail(reader, "expected a digit");
     while (is_digit(peek(reader)))
         reader->at++;
-    return true;
-}
-
-/* strtod() wants the decimal point of the current locale, which belongs to the program. */
-static bool convert(json_reader *reader, const char *text, size_t n, double *number)
-{
-    char copy[64];
-    const char *point = localeconv()->decimal_point;
-    size_t used = 0, point_nbytes = strlen(point);
-    for (size_t i = 0; i < n; i++) {
-        const char *piece = text[i] == '.' ? point : &text[i];
-        size_t piece_nbytes = text[i] == '.' ? point_nbytes : 1;
-        if (used + piece_nbytes >= sizeof copy)
-            return fail(reader, "a number of more than 60 characters");
-        memcpy(copy + used, piece, piece_nbytes);
-        used += piece_nbytes;
-    }
-    copy[used] = 0;
-    *number = strtod(copy, NULL);
-    if (*number > 1.7976931348623157e308 || *number < -1.7976931348623157e308)
-        return fail(reader, "a number beyond the range of double");
     return true;
 }
 
@@ -132,7 +113,11 @@ static bool parse_number(json_reader *reader, ki_json *node)
             return false;
     }
     node->type = KI_JSON_NUMBER;
-    return convert(reader, start, (size_t)(reader->at - start), &node->number);
+    if (reader->at - start > NUMBER_MOST)
+        return fail(reader, "a number of more than 60 characters");
+    if (!ki_number_parse(start, (size_t)(reader->at - start), &node->number))
+        return fail(reader, "a number beyond the range of double");
+    return true;
 }
 
 /* ---- strings ---- */

@@ -399,6 +399,21 @@ static void test_trace_of_lowered(void **state)
 
 /* ---- refusals ---- */
 
+/* More than any viewer takes, and than memory should be spent on. */
+static void test_trace_is_bounded(void **state)
+{
+    (void)state;
+    simulated s = simulate(KITH_SCHEDULE_ZB_H1, 1, 700000, 1, "F=1");
+    char *text = NULL;
+    assert_int_equal(kith_simulation_print(s.plan, s.run, KITH_SIMULATION_TRACE, NULL, &text), KITH_ERR_UNSUPPORTED);
+    assert_null(text);
+    if (strstr(kith_error_detail(), "a trace of 2100000 actions: at most 2097152 are written") == NULL)
+        fail_msg("got '%s'", kith_error_detail());
+    assert_int_equal(kith_simulation_print(s.plan, s.run, KITH_SIMULATION_JSON, NULL, &text), KITH_OK);
+    kith_free(text);
+    discard(&s);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -446,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_extreme_times),
         cmocka_unit_test(test_trace),
         cmocka_unit_test(test_trace_of_lowered),
+        cmocka_unit_test(test_trace_is_bounded),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
