@@ -3,7 +3,7 @@
  * The passes run in this order, and the first that finds something ends the check:
  *
  *     check_count.c     are there enough forwards at all? It needs memory for actions, not for stages x microbatches,
- *                       of which a plan may claim to have 2^27. From here on there is an action for each pair.
+ *                       of which a plan may claim to have 2^22. From here on there is an action for each pair.
  *     check_local.c     walks each list once and keeps what was met: all that a stage needs, makes and gives up lies on
  *                       one rank, so most rules are about one list (check_data.c: rules of computation and messages,
  *                       check_step.c: rules of gradients, step and parameters)

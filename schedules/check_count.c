@@ -1,6 +1,6 @@
 /* schedules/check_count.c - is everything there? Before the lists are walked: enough forwards; after: all the rest.
  *
- * A plan may claim 2^27 pairs with a handful of actions. So the first count works with
+ * A plan may claim 2^22 pairs with a handful of actions. So the first count works with
  * memory for the actions alone: of N + 1 pairs, N forwards leave at least one out, which a table of N + 1 bytes finds.
  *
  * Some actions are all or none: a plan may leave loading, zeroing, reducing and stepping to its caller, but a plan that

@@ -63,11 +63,11 @@ static kith_status check_overlap(ki_checker *c, const ki_place *p)
     if (p->action->type != KITH_ACTION_F)
         return ki_checker_refuse(c, p, "is overlapped with what comes next: only an F can be");
     const kith_action *next = p->position + 1 < list->count ? p->action + 1 : NULL;
-    if (next == NULL || next->type != KITH_ACTION_B || next->microbatch == p->action->microbatch) {
+    if (!ki_schedule_is_pair(list, p->position)) {
         char text[64] = "nothing";
         if (next != NULL)
             kith_action_text(next, text, sizeof text);
-        return ki_checker_refuse(c, p, "is overlapped with %s: expected is the B of another microbatch",
+        return ki_checker_refuse(c, p, "is overlapped with %s: expected is the B or I of another microbatch",
                                  next != NULL && next->type == KITH_ACTION_IDLE ? "IDLE" : text);
     }
     return KITH_OK;

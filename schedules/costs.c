@@ -1,4 +1,5 @@
-/* schedules/costs.c - the costs that hold for each stage of a plan: looked through, with what was left open filled in.
+/* schedules/costs.c - the costs that hold for each stage of a plan: looked through, with what was left open filled in;
+ * and what an action takes by them.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -78,4 +79,39 @@ kith_status ki_schedule_stage_costs(const kith_schedule *s, const kith_schedule_
     }
     *stages = all;
     return KITH_OK;
+}
+
+double ki_action_duration(const kith_stage_cost *costs, const kith_action *a)
+{
+    switch (a->type) {
+    case KITH_ACTION_F:
+        return costs[a->stage].f;
+    case KITH_ACTION_B:
+        return costs[a->stage].b;
+    case KITH_ACTION_I:
+        return costs[a->stage].i;
+    case KITH_ACTION_W:
+        return costs[a->stage].w;
+    case KITH_ACTION_RECOMPUTE:
+        return costs[a->stage].recompute;
+    default:
+        return 0;
+    }
+}
+
+/* A pair takes the mean of its two stages' fb, where one of them has it. An fb is measured with a whole backward, so
+ * for an I its stage's W, which comes later, is taken off. */
+double ki_pair_duration(const kith_stage_cost *costs, const kith_action *pair)
+{
+    double sum = 0;
+    bool is_given = false;
+    for (int i = 0; i < 2; i++) {
+        const kith_stage_cost *cost = &costs[pair[i].stage];
+        is_given = is_given || cost->fb >= 0;
+        sum += cost->fb >= 0 ? cost->fb : cost->f + cost->b;
+    }
+    if (!is_given)
+        return ki_action_duration(costs, &pair[0]) + ki_action_duration(costs, &pair[1]);
+    double later = pair[1].type == KITH_ACTION_I ? costs[pair[1].stage].w : 0;
+    return sum / 2 > later ? sum / 2 - later : 0;
 }

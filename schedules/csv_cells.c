@@ -136,8 +136,9 @@ static kith_status read_overlap(cursor *c, const char *cell, ki_cells *cells)
         return status;
     if (!skip(c, ")OVERLAP_F_B"))
         return refuse(c, cell, "expected ')OVERLAP_F_B'");
-    if (first.action.type != KITH_ACTION_F || second.action.type != KITH_ACTION_B)
-        return refuse(c, cell, "expected F and B");
+    bool is_backward = second.action.type == KITH_ACTION_B || second.action.type == KITH_ACTION_I;
+    if (first.action.type != KITH_ACTION_F || !is_backward)
+        return refuse(c, cell, "expected F, and B or I");
     first.action.is_overlapped = 1;
     status = keep(cells, &first);
     return status == KITH_OK ? keep(cells, &second) : status;

@@ -77,7 +77,8 @@ static kith_status bring_into_shape(const kith_schedule *s, shape wanted, size_t
     kith_schedule *made = NULL;
     kith_status status = KITH_OK;
     *shaped = s;
-    if (wanted == WITH_MESSAGES && !kith_schedule_is_lowered(s)) {
+    /* without neighbours on other ranks there is nothing to add, and a file that was read is written as it was */
+    if (wanted == WITH_MESSAGES && !s->has_messages && ki_schedule_needs_messages(s)) {
         status = add_messages(s, &made);
     } else if (wanted == COMPUTE_ONLY && has_more_than_computation(s)) {
         status = kith_schedule_compute_only(s, &made);

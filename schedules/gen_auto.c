@@ -17,8 +17,6 @@
 #include "auto.h"
 
 #include "core/base/error.h"
-#include "core/base/fault.h"
-#include "core/base/mem.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -29,40 +27,17 @@
 
 #define COST_MAX 1e30 /* sums stay finite, as infinite stands for unknown */
 
-static kith_status check_cost(const kith_stage_cost *cost, int stage)
+/* Checked as for every plan, and small enough to be added up. */
+static kith_status take_costs(const kith_schedule_options *o, const kith_schedule *s, kith_stage_cost **stages)
 {
-    const struct {
-        const char *name;
-        double value;
-    } members[] = {
-        { "f", cost->f },
-        { "i", cost->i },
-        { "w", cost->w },
-        { "send", cost->send },
-        { "latency", cost->latency },
-        { "activation_nbytes", cost->activation_nbytes },
-        { "weight_nbytes", cost->weight_nbytes },
-    };
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
-        if (!(members[i].value >= 0 && members[i].value <= COST_MAX))
-            return ki_fail(KITH_ERR_INVALID_ARG, "costs of stage %d: %s is %g: valid are 0 to %g", stage,
-                           members[i].name, members[i].value, COST_MAX);
-    return KITH_OK;
-}
-
-/* The costs of each stage in stages[ranks]. */
-static kith_status take_costs(const kith_schedule_options *o, kith_stage_cost *stages)
-{
-    kith_schedule_costs costs = KITH_SCHEDULE_COSTS_INIT;
-    if (o->costs != NULL && !ki_options_copy(&costs, sizeof costs, o->costs, sizeof costs))
-        return ki_fail(KITH_ERR_INVALID_ARG, "schedule costs were not filled with KITH_SCHEDULE_COSTS_INIT");
-    if (costs.stage_count != 0 && (costs.stage_count != o->ranks || costs.stages == NULL))
-        return ki_fail(KITH_ERR_INVALID_ARG, "costs of %d stages for a plan of %d: valid are %d, or 0 for all the same",
-                       costs.stages == NULL ? 0 : costs.stage_count, o->ranks, o->ranks);
-    kith_status status = KITH_OK;
-    for (int r = 0; r < o->ranks && status == KITH_OK; r++) {
-        stages[r] = costs.stage_count > 0 ? costs.stages[r] : costs.same;
-        status = check_cost(&stages[r], r);
+    kith_status status = ki_schedule_stage_costs(s, o->costs, stages);
+    for (int r = 0; r < s->ranks && status == KITH_OK; r++) {
+        const kith_stage_cost *c = &(*stages)[r];
+        double most = fmax(fmax(fmax(c->f, c->i), fmax(c->w, c->send)),
+                           fmax(c->latency, fmax(c->activation_nbytes, c->weight_nbytes)));
+        if (most > COST_MAX)
+            status = ki_fail(KITH_ERR_INVALID_ARG, "costs: %g of stage %d is too large for auto: valid are 0 to %g",
+                             most, r, COST_MAX);
     }
     return status;
 }
@@ -207,11 +182,9 @@ static kith_status plan(const ki_auto_problem *problem, kith_schedule *s)
 
 kith_status ki_generate_auto(const kith_schedule_options *o, kith_schedule *s)
 {
-    kith_stage_cost *stages = ki_fault(KI_FAULT_ALLOC) ? NULL : malloc((size_t)o->ranks * sizeof *stages);
-    if (stages == NULL)
-        return ki_fail(KITH_ERR_NO_MEMORY, "no memory for the costs of %d stages", o->ranks);
+    kith_stage_cost *stages = NULL;
+    kith_status status = take_costs(o, s, &stages);
     ki_auto_problem problem = { o->ranks, o->microbatches, stages, 0 };
-    kith_status status = take_costs(o, stages);
     if (status == KITH_OK)
         status = take_bound(o, &problem);
     if (status == KITH_OK)

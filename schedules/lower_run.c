@@ -80,35 +80,13 @@ static int pop(run *r)
 
 /* ---- times ---- */
 
-static double duration_of(const ki_lowering *l, const kith_action *a)
-{
-    const kith_stage_cost *cost = a->stage >= 0 ? &l->costs[a->stage] : NULL;
-    double again = l->o.has_recompute && cost != NULL ? cost->recompute : 0;
-    switch (a->type) {
-    case KITH_ACTION_F:
-        return cost->f;
-    case KITH_ACTION_B:
-        return cost->b + again;
-    case KITH_ACTION_I:
-        return cost->i + again;
-    case KITH_ACTION_W:
-        return cost->w;
-    default:
-        return 0;
-    }
-}
-
-/* An overlapped pair takes the mean of what its stages' costs say of pairs. */
+/* With recomputation, which goes right before the backward. */
 static double unit_duration(const ki_lowering *l, const kith_action *actions, size_t count)
 {
-    if (count == 1)
-        return duration_of(l, actions);
-    double sum = l->o.has_recompute ? 2 * l->costs[actions[1].stage].recompute : 0;
-    for (size_t i = 0; i < 2; i++) {
-        const kith_stage_cost *cost = &l->costs[actions[i].stage];
-        sum += cost->fb >= 0 ? cost->fb : cost->f + cost->b;
-    }
-    return sum / 2;
+    const kith_action *last = &actions[count - 1];
+    bool is_recomputed = l->o.has_recompute && (last->type == KITH_ACTION_B || last->type == KITH_ACTION_I);
+    double again = is_recomputed ? l->costs[last->stage].recompute : 0;
+    return again + (count == 2 ? ki_pair_duration(l->costs, actions) : ki_action_duration(l->costs, actions));
 }
 
 /* When what the action takes from another rank comes; 0 for nothing, negative when that is not known yet. */

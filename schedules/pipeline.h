@@ -240,11 +240,7 @@ static inline int ki_pipe_fills(const kith_pipeline *p, const kith_action *a)
 /* An F and the B behind it that the plan wants as one. */
 static inline bool ki_pipe_is_paired(const kith_pipeline *p, size_t at)
 {
-    if (at + 1 >= p->action_count || !p->actions[at].is_overlapped)
-        return false;
-    kith_action_type first = p->actions[at].type, second = p->actions[at + 1].type;
-    bool is_backward = second == KITH_ACTION_B || second == KITH_ACTION_I;
-    return first == KITH_ACTION_F && is_backward;
+    return p->actions[at].is_overlapped && at + 1 < p->action_count;
 }
 
 #endif

@@ -287,8 +287,16 @@ int kith_schedule_stage_of_chunk(const kith_schedule *s, int rank, int chunk)
     return s->stage_of_chunk[rank * s->chunks + chunk];
 }
 
-/* True when the plan needs messages. */
-static bool crosses_ranks(const kith_schedule *s)
+bool ki_schedule_is_pair(const ki_action_list *list, size_t at)
+{
+    const kith_action *a = &list->actions[at];
+    if (at + 1 >= list->count || !a->is_overlapped)
+        return false;
+    bool is_backward = a[1].type == KITH_ACTION_B || a[1].type == KITH_ACTION_I;
+    return a->type == KITH_ACTION_F && is_backward && a[1].microbatch != a->microbatch;
+}
+
+bool ki_schedule_needs_messages(const kith_schedule *s)
 {
     for (int stage = 0; stage < s->stages; stage++)
         if (ki_schedule_crosses(s, stage))
@@ -298,7 +306,7 @@ static bool crosses_ranks(const kith_schedule *s)
 
 int kith_schedule_is_lowered(const kith_schedule *s)
 {
-    return s != NULL && (s->has_messages || (s->has_step_actions && !crosses_ranks(s)));
+    return s != NULL && (s->has_messages || (s->has_step_actions && !ki_schedule_needs_messages(s)));
 }
 
 int kith_schedule_is_forward_only(const kith_schedule *s)

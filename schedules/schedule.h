@@ -15,7 +15,9 @@
 #define KI_FILE_NBYTES_MOST ((size_t)256 << 20) /* of a plan or a profile */
 #define KI_STAGES_MAX 65536
 #define KI_MICROBATCHES_MAX 1048576
-#define KI_PAIRS_MAX (1 << 27) /* stages * microbatches: an action takes 20 bytes, and a plan has several for each */
+/* stages * microbatches. A plan has up to ten actions of 20 bytes for each pair, and its text 40 bytes for each
+ * action: so the longest takes seconds, and no more than a gigabyte or two. */
+#define KI_PAIRS_MAX (1 << 22)
 
 typedef struct ki_action_list {
     kith_action *actions;
@@ -96,10 +98,20 @@ static inline bool ki_schedule_crosses(const kith_schedule *schedule, int stage)
            schedule->rank_of_stage[stage] != schedule->rank_of_stage[stage + 1];
 }
 
+/* True when a stage has its neighbour on another rank. (schedule.c) */
+bool ki_schedule_needs_messages(const kith_schedule *schedule);
+
+/* Whether the action at `at` is marked as overlapped and may be: an F and, next, the B or I of another microbatch.
+ * Neither needs the other, so they may run as one. (schedule.c) */
+bool ki_schedule_is_pair(const ki_action_list *list, size_t at);
+
 /* The costs of each stage, [stages], checked: finite and not negative, b and recompute filled in; fb stays negative
  * where it is not given. NULL: KITH_SCHEDULE_COSTS_INIT. Freed with free(). (costs.c) */
 kith_status ki_schedule_stage_costs(const kith_schedule *schedule, const kith_schedule_costs *costs,
                                     kith_stage_cost **stages);
+/* How long an action takes, and an overlapped pair. costs: [stages], of ki_schedule_stage_costs(). (costs.c) */
+double ki_action_duration(const kith_stage_cost *costs, const kith_action *action);
+double ki_pair_duration(const kith_stage_cost *costs, const kith_action *pair);
 
 /* kith_schedule_in_flight(), and the most bytes that are held at once; costs: [stages], NULL: none. Arguments are
  * trusted. (in_flight.c) */

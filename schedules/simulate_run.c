@@ -51,13 +51,6 @@ static const char *broken_order(const kith_action *a, unsigned done)
     }
 }
 
-static bool is_forward_and_backward(const kith_action *a, const kith_action *b)
-{
-    bool is_backward[2] = { a->type == KITH_ACTION_B || a->type == KITH_ACTION_I,
-                            b->type == KITH_ACTION_B || b->type == KITH_ACTION_I };
-    return (a->type == KITH_ACTION_F && is_backward[1]) || (b->type == KITH_ACTION_F && is_backward[0]);
-}
-
 /* The action at the cursor, with the next one when they overlap. */
 static kith_status take_unit(const ki_run *run, int rank, unit *u)
 {
@@ -65,10 +58,10 @@ static kith_status take_unit(const ki_run *run, int rank, unit *u)
     size_t at = run->cursors[rank];
     u->actions = &list->actions[at];
     u->count = u->actions->is_overlapped ? 2 : 1;
-    if (u->count == 2 && (at + 1 == list->count || !is_forward_and_backward(u->actions, u->actions + 1)))
-        return refuse(rank, at, u->actions, "only a forward and a backward next to each other overlap");
-    if (u->count == 2 && u->actions[1].is_overlapped)
+    if (u->count == 2 && at + 1 < list->count && u->actions[1].is_overlapped)
         return refuse(rank, at + 1, u->actions + 1, "two actions overlap, not three");
+    if (u->count == 2 && !ki_schedule_is_pair(list, at))
+        return refuse(rank, at, u->actions, "only an F and, next, the B or I of another microbatch overlap");
     for (size_t i = 0; i < u->count; i++) {
         const kith_action *a = &u->actions[i];
         if (ki_action_scope_of(a->type) == KI_SCOPE_NOTHING)
@@ -102,45 +95,6 @@ static bool has_data(ki_run *run, int rank, const kith_action *a, double *start)
     }
     *start = arrival > *start ? arrival : *start;
     return true;
-}
-
-/* ---- how long it takes ---- */
-
-static double duration_of(const ki_run *run, const kith_action *a)
-{
-    const kith_stage_cost *cost = a->stage >= 0 ? &run->costs[a->stage] : NULL;
-    switch (a->type) {
-    case KITH_ACTION_F:
-        return cost->f;
-    case KITH_ACTION_B:
-        return cost->b;
-    case KITH_ACTION_I:
-        return cost->i;
-    case KITH_ACTION_W:
-        return cost->w;
-    case KITH_ACTION_RECOMPUTE:
-        return cost->recompute;
-    default:
-        return 0;
-    }
-}
-
-/* A pair takes the mean of its two stages' fb, where they have one. An fb is measured with a whole backward, so for an
- * I its stage's W, which comes later, is taken off. */
-static double pair_duration(const ki_run *run, const kith_action *pair)
-{
-    double sum = 0;
-    bool is_given = false;
-    for (int i = 0; i < 2; i++) {
-        const kith_stage_cost *cost = &run->costs[pair[i].stage];
-        is_given = is_given || cost->fb >= 0;
-        sum += cost->fb >= 0 ? cost->fb : cost->f + cost->b;
-    }
-    if (!is_given)
-        return duration_of(run, &pair[0]) + duration_of(run, &pair[1]);
-    const kith_action *backward = pair[0].type == KITH_ACTION_F ? &pair[1] : &pair[0];
-    double later = backward->type == KITH_ACTION_I ? run->costs[backward->stage].w : 0;
-    return sum / 2 > later ? sum / 2 - later : 0;
 }
 
 /* ---- what follows from it ---- */
@@ -230,7 +184,8 @@ static kith_status run_rank(ki_run *run, int rank)
         for (size_t i = 0; i < u.count; i++)
             if (!has_data(run, rank, &u.actions[i], &start))
                 return KITH_OK;
-        double duration = u.count == 2 ? pair_duration(run, u.actions) : duration_of(run, u.actions);
+        double duration =
+            u.count == 2 ? ki_pair_duration(run->costs, u.actions) : ki_action_duration(run->costs, u.actions);
         double end = note_time(run, rank, &u, start, duration);
         for (size_t i = 0; i < u.count && status == KITH_OK; i++)
             status = finish(run, &u.actions[i], end);

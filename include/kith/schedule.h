@@ -69,7 +69,7 @@ typedef struct kith_action {
     int stage;         /* of the model; -1 where the type has none */
     int microbatch;    /* -1 where the type has none */
     int chunk;         /* which of the rank's stages that is, in ascending order of stages; -1 without a stage */
-    int is_overlapped; /* 1: runs as one with the next action of the list (an F with the B of another microbatch) */
+    int is_overlapped; /* 1: runs as one with the next action of the list: an F with the B or I of another microbatch */
 } kith_action;
 
 /* "F", "SEND_B", ...; NULL for a number that is no type. */
@@ -150,7 +150,7 @@ typedef struct kith_schedule_options {
     size_t struct_size;
     kith_schedule_kind kind;
     int ranks;            /* 1 .. 4096 */
-    int microbatches;     /* 1 .. 1048576; times the stages at most 134217728 */
+    int microbatches;     /* 1 .. 1048576; times the stages at most 4194304 */
     int chunks;           /* stages a rank; 0: what the kind needs (1; 2 for zb-v and dualpipe-v and for the kinds with
                        * several: interleaved, looped-bfs, interleaved-zb) */
     int is_forward_only;  /* 1: evaluation: forwards alone, on the kind's stages, in an order that leaves no gap */
@@ -277,7 +277,7 @@ typedef struct kith_schedule_check_options {
  *
  * Loading, zeroing, reducing and stepping are all or none: a plan that does it for one stage or rank, or for one
  * microbatch, does it for all. So is RECOMPUTE within a stage, and UNSHARD in a stage that has one. An overlapped
- * pair is an F and, next in the list, the B of another microbatch.
+ * pair is an F and, next in the list, the B or I of another microbatch.
  *
  * Else KITH_ERR_INVALID_ARG: the sentence (kith_error_detail(); it is an answer and not logged) names the first
  * counterexample, and *report (may be NULL; kith_free()) is the sentence with a table of positions and ranks in
@@ -352,9 +352,10 @@ typedef enum kith_schedule_form {
     KITH_FORM_SHALLOWSPEED   /* listing of shallowspeed's instructions */
 } kith_schedule_form;
 
-/* Writes the plan. A plan without messages is lowered first where the form has them. *dropped (may be NULL): how many
- * actions the form has no word for. KITH_ERR_UNSUPPORTED: the form cannot say it at all (several chunks a rank, or I
- * and W, in the two listings). */
+/* Writes the plan. A plan that needs messages and has none is lowered first where the form has them; where no stage has
+ * its neighbour on another rank it is written as it is, so that a file that was read is written again. *dropped (may be
+ * NULL): how many actions the form has no word for. KITH_ERR_UNSUPPORTED: the form cannot say it at all (several chunks
+ * a rank, or I and W, in the two listings). */
 KITH_API kith_status kith_schedule_write(const kith_schedule *schedule, kith_schedule_form form, char **text,
                                          size_t *dropped);
 
@@ -372,7 +373,7 @@ KITH_API kith_status kith_schedule_load(const char *path, kith_torch_dialect *di
 typedef enum kith_simulation_format {
     KITH_SIMULATION_TEXT, /* a timeline of characters, a line a rank, and the figures */
     KITH_SIMULATION_JSON, /* figures and actions; keys: docs/schedules.md */
-    KITH_SIMULATION_TRACE /* for chrome://tracing and Perfetto */
+    KITH_SIMULATION_TRACE /* for chrome://tracing and Perfetto; of more than 2097152 actions: KITH_ERR_UNSUPPORTED */
 } kith_simulation_format;
 
 /* Fill with KITH_SCHEDULE_PRINT_OPTIONS_INIT. */

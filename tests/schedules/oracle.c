@@ -385,8 +385,8 @@ static outcome try_action(oracle *x, int rank, const kith_action *a)
 static outcome try_pair(oracle *x, int rank, const kith_action *a)
 {
     const kith_action *end = x->d->lists[rank].actions + x->d->lists[rank].count;
-    if (a->type != KITH_ACTION_F || a + 1 == end || a[1].type != KITH_ACTION_B || a[1].microbatch == a->microbatch ||
-        a[1].is_overlapped)
+    if (a->type != KITH_ACTION_F || a + 1 == end || (a[1].type != KITH_ACTION_B && a[1].type != KITH_ACTION_I) ||
+        a[1].microbatch == a->microbatch || a[1].is_overlapped)
         return wrong(x, "no pair");
     if (rank_of(x, a->stage) != rank || rank_of(x, a[1].stage) != rank)
         return wrong(x, "wrong rank");

@@ -177,8 +177,9 @@ static void what_is_no_cell_is_refused(void **state)
         { " 0F0\n", "expected the number of a stage" },
         { "(0F0;0B1)OVERLAP\n", "expected ')OVERLAP_F_B'" },
         { "(0F0,0B1)OVERLAP_F_B\n", "expected ';'" },
-        { "(0F0;0F1)OVERLAP_F_B\n", "expected F and B" },
-        { "(0F0;0I1)OVERLAP_F_B\n", "expected F and B" },
+        { "(0F0;0F1)OVERLAP_F_B\n", "expected F, and B or I" },
+        { "(0I0;0F1)OVERLAP_F_B\n", "expected F, and B or I" },
+        { "(0F0;0W1)OVERLAP_F_B\n", "expected F, and B or I" },
         { "0F0\n0B0\n", "stage 0 acts on rank 1, and on rank 0 before" },
         { "0F0,2F0\n", "stage 1 of 3 does nothing" },
         { "", "not one action" },
@@ -242,7 +243,51 @@ static void half_a_step_gets_its_messages(void **state)
     kith_schedule_destroy(plan);
 }
 
+/* A forward with an I, in either dialect: read, proved, simulated, lowered and written as any pair. */
+static void overlap_with_i_is_one_everywhere(void **state)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = {
+        { "new", "0F0,(0F1;0I0)OVERLAP_F_B,0W0,0I1,0W1\n1F0,1B0,1F1,1B1\n" },
+        { "old", "0F0,(0F1;0B0)OVERLAP_F_B,0W0,0B1,0W1\n1F0,1BW0,1F1,1BW1\n" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        kith_schedule *plan = read_text(files[i].text, NULL), *lowered = NULL;
+        kith_simulation *run = NULL;
+        kith_schedule_costs costs;
+        assert_int_equal(kith_schedule_costs_parse("F=1,I=1,W=1,FB=2.5", &costs), KITH_OK);
+        if (kith_schedule_check(plan, NULL, NULL) != KITH_OK || kith_schedule_lower(plan, NULL, &lowered) != KITH_OK ||
+            kith_schedule_check(lowered, NULL, NULL) != KITH_OK ||
+            kith_schedule_simulate(lowered, &costs, &run) != KITH_OK)
+            fail_msg("%s: %s", files[i].name, kith_error_detail());
+        char *text = write_text(lowered, KITH_FORM_TORCH_COMPUTE, NULL);
+        assert_string_equal(text, files[0].text);
+        kith_free(text);
+        kith_simulation_destroy(run);
+        kith_schedule_destroy(lowered);
+        kith_schedule_destroy(plan);
+    }
+}
+
 /* ---- round trips ---- */
+
+/* On one rank a file with messages has none: what is there is written, no more, so it reads back as it was. */
+static void files_of_one_rank_are_exact(void **state)
+{
+    static const char *const files[] = { "0F0,0B0\n", "0F0,0B0,0REDUCE_GRAD\n",
+                                         "0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD\n", "0F0,0F1\n",
+                                         "0UNSHARD,0F0,0I0,0W0,0RESHARD\n" };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        kith_schedule *plan = read_text(files[i], NULL);
+        char *text = write_text(plan, KITH_FORM_TORCH_COMMS, NULL);
+        assert_string_equal(text, files[i]);
+        kith_free(text);
+        kith_schedule_destroy(plan);
+    }
+}
 
 static void plans_survive_a_round_trip(void **state)
 {
@@ -406,6 +451,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_files_are_read),
         cmocka_unit_test(messages_and_overlaps_are_read),
+        cmocka_unit_test(overlap_with_i_is_one_everywhere),
+        cmocka_unit_test(files_of_one_rank_are_exact),
         cmocka_unit_test(dialects_are_told_apart),
         cmocka_unit_test(what_is_no_cell_is_refused),
         cmocka_unit_test(a_known_bad_listing_fails_the_check),

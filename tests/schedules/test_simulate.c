@@ -177,12 +177,12 @@ static void test_overlap_of_two_stages(void **state)
     discard(&s);
 }
 
-/* In the list a backward may stand before the forward with which it overlaps; both are held then. */
+/* Both are held then: the forward's that begins, the backward's that has not ended. */
 static void test_overlap_holds_both(void **state)
 {
     (void)state;
     kith_schedule *plan = empty_plan("0", 2);
-    add_actions(plan, 0, "0F0 (0B0 0F1) 0B1");
+    add_actions(plan, 0, "0F0 (0F1 0B0) 0B1");
     simulated s = simulate_plan(plan, "F=1,B=2,FB=2,A=10", "held");
     expect_in_flight(&s, (int[]){ 2 });
     expect_figure(s.name, "bytes", kith_simulation_rank(s.run, 0)->peak_nbytes, 20, 0);
@@ -308,10 +308,14 @@ static void test_plans_that_cannot_run(void **state)
         { "0", 1, { "0RECOMPUTE0 0F0" }, "action 0, 0RECOMPUTE0: its forward has not come before it" },
         { "01", 1, { "0F0 1F0", "1F0" }, "rank 0, action 1, 1F0: the stage lies on another rank" },
         { "01", 1, { "0F0 1REDUCE_GRAD", "1F0" }, "rank 0, action 1, 1REDUCE_GRAD: the stage lies on another rank" },
-        { "0", 2, { "0F0 (0F1 0F0)" }, "action 1, 0F1: only a forward and a backward next to each other overlap" },
-        { "0", 2, { "0F0 0B0 (0F1" }, "action 2, 0F1: only a forward and a backward next to each other overlap" },
+        { "0", 2, { "0F0 (0F1 0F0)" }, "action 1, 0F1: only an F and, next, the B or I of another microbatch overlap" },
+        { "0", 2, { "0F0 0B0 (0F1" }, "action 2, 0F1: only an F and, next, the B or I of another microbatch overlap" },
+        { "0",
+          2,
+          { "0F0 (0B0 0F1) 0B1" },
+          "action 1, 0B0: only an F and, next, the B or I of another microbatch overlap" },
         { "0", 2, { "0F0 (0F1 (0B0 0B1" }, "action 2, 0B0: two actions overlap, not three" },
-        { "0", 1, { "(0F0 0B0" }, "action 1, 0B0: its forward has not come before it" },
+        { "0", 1, { "(0F0 0B0" }, "action 0, 0F0: only an F and, next, the B or I of another microbatch overlap" },
         { "01", 1, { "0F0 0SEND_B0", "1F0" }, "rank 0, action 1, 0SEND_B0: no message goes that way" },
         { "01", 1, { "0F0", "1F0 1SEND_F0" }, "rank 1, action 1, 1SEND_F0: no message goes that way" },
         { "00", 1, { "0F0 0SEND_F0 1F0" }, "action 1, 0SEND_F0: no message goes that way" },

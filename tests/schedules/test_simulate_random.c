@@ -76,13 +76,22 @@ static int take(plan *p, progress *done, kith_action_type type, int s, int k)
     bool is_pair = type != KITH_ACTION_W && one_in(3) && pick(p, done, other, rank, &other_s, &other_k);
     if (type == KITH_ACTION_B && one_in(4))
         append(p, rank, KITH_ACTION_RECOMPUTE, s, k);
-    append(p, rank, said(p, type, s, k), s, k);
     settle(done, type, s, k);
-    if (!is_pair)
+    if (!is_pair) {
+        append(p, rank, said(p, type, s, k), s, k);
         return 1;
-    p->lists[rank].actions[p->lists[rank].count - 1].is_overlapped = 1;
-    append(p, rank, said(p, other, other_s, other_k), other_s, other_k);
+    }
     settle(done, other, other_s, other_k);
+    bool is_forward = type == KITH_ACTION_F; /* which stands first */
+    if (is_forward)
+        append(p, rank, type, s, k);
+    else
+        append(p, rank, other, other_s, other_k);
+    p->lists[rank].actions[p->lists[rank].count - 1].is_overlapped = 1;
+    if (is_forward)
+        append(p, rank, said(p, other, other_s, other_k), other_s, other_k);
+    else
+        append(p, rank, said(p, type, s, k), s, k);
     return 2;
 }
 
