@@ -98,12 +98,20 @@ bool ki_parse_long(const char *text, long low, long high, long *value)
     return true;
 }
 
-bool ki_parse_seconds(const char *text, long long *ns)
+bool ki_parse_number(const char *text, double low, double high, double *value)
 {
     char *end;
-    if (text[0] == '\0' || strspn(text, "0123456789.") != strlen(text)) return false;
-    double seconds = strtod(text, &end);
-    if (*end != '\0' || !(seconds >= 0) || seconds > SECONDS_MAX) return false;
+    if (text[0] == '\0' || strspn(text, "+-.0123456789eE") != strlen(text)) return false;
+    double parsed = strtod(text, &end); /* the command stays in the "C" locale */
+    if (*end != '\0' || !(parsed >= low && parsed <= high) || isinf(parsed)) return false;
+    *value = parsed;
+    return true;
+}
+
+bool ki_parse_seconds(const char *text, long long *ns)
+{
+    double seconds;
+    if (strspn(text, "0123456789.") != strlen(text) || !ki_parse_number(text, 0, SECONDS_MAX, &seconds)) return false;
     *ns = llround(seconds * 1e9);
     return true;
 }

@@ -45,6 +45,10 @@ const char *ki_nearest(const char *word, const char *const *names, size_t count)
 /* Reads a whole decimal number; false for anything else or a number outside [low, high]. */
 bool ki_parse_long(const char *text, long low, long high, long *value);
 
+/* Reads a finite decimal number: digits, a point, an exponent (1e-3); false for anything else, such as "nan" or 0x1p3,
+ * which strtod() would take, or a number outside [low, high]. */
+bool ki_parse_number(const char *text, double low, double high, double *value);
+
 /* Reads seconds ("2", "0.5") into ns; false for anything else, negative numbers, or more than a year. */
 bool ki_parse_seconds(const char *text, long long *ns);
 

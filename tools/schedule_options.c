@@ -4,6 +4,7 @@
  */
 #include "schedule.h"
 
+#include <float.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,9 +113,7 @@ static bool read_int(int option, int low, int high, int *value)
 
 static bool read_double(int option, double *value)
 {
-    char *end;
-    *value = strtod(optarg, &end);
-    if (end != optarg && *end == '\0' && *value > 0 && *value <= 1e300)
+    if (ki_parse_number(optarg, DBL_MIN, 1e300, value))
         return true;
     ki_usage_error(&ki_command_schedule, "--%s %s: it must be a number above 0", option_name(option), optarg);
     return false;
@@ -147,28 +146,36 @@ static bool read_cost(ki_schedule_request *r)
     return kith_schedule_costs_parse(optarg, &r->costs) == KITH_OK || library_says_no();
 }
 
-static bool read_compare(ki_schedule_request *r)
+/* One name of --compare. */
+static bool add_compared(ki_schedule_request *r, const char *name, size_t length)
 {
-    char words[512];
-    if (strlen(optarg) >= sizeof words) {
-        ki_usage_error(&ki_command_schedule, "--compare: too long");
+    char word[64];
+    if (length == 0) {
+        ki_usage_error(&ki_command_schedule,
+                       "--compare '%s': there has to be the name of a kind before and after each "
+                       "comma",
+                       optarg);
         return false;
     }
-    strcpy(words, optarg);
-    char *rest = NULL;
-    r->compared_count = 0;
-    for (char *word = strtok_r(words, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest)) {
-        if (r->compared_count == KI_COMPARE_MAX) {
-            ki_usage_error(&ki_command_schedule, "--compare: at most %d kinds", KI_COMPARE_MAX);
-            return false;
-        }
-        if (kith_schedule_kind_named(word, &r->compared[r->compared_count++]) != KITH_OK)
-            return library_says_no();
+    if (r->compared_count == KI_COMPARE_MAX) {
+        ki_usage_error(&ki_command_schedule, "--compare: at most %d kinds", KI_COMPARE_MAX);
+        return false;
     }
-    if (r->compared_count > 0)
-        return true;
-    ki_usage_error(&ki_command_schedule, "--compare: names of kinds, separated by commas");
-    return false;
+    snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : (int)sizeof word - 1, name);
+    return kith_schedule_kind_named(word, &r->compared[r->compared_count++]) == KITH_OK || library_says_no();
+}
+
+static bool read_compare(ki_schedule_request *r)
+{
+    r->compared_count = 0;
+    for (const char *name = optarg;; name++) {
+        size_t length = strcspn(name, ",");
+        if (!add_compared(r, name, length))
+            return false;
+        name += length;
+        if (*name == '\0')
+            return true;
+    }
 }
 
 static bool read_color(ki_schedule_request *r)

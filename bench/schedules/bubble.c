@@ -152,18 +152,28 @@ static int read_counts(const char *text, int *counts)
     return count;
 }
 
+/* A decimal number above 0; ends the program for anything else. */
+static double read_number(const char *text, double most)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (*text == '\0' || *end != '\0' || strspn(text, "0123456789.") != strlen(text) || !(value > 0 && value <= most))
+        usage();
+    return value;
+}
+
 static void read_options(bench *b, int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *value = argv[i + 1];
         if (strcmp(argv[i], "--unit-ms") == 0)
-            b->unit_ms = strtod(value, NULL);
+            b->unit_ms = read_number(value, 1e6);
         else if (strcmp(argv[i], "--steps") == 0)
-            b->steps = atoi(value);
+            b->steps = (int)read_number(value, STEPS_MOST);
         else if (strcmp(argv[i], "--microbatches") == 0)
             b->count_count = read_counts(value, b->counts);
         else if (strcmp(argv[i], "--nbytes") == 0)
-            b->nbytes = (size_t)strtoull(value, NULL, 10);
+            b->nbytes = (size_t)read_number(value, 1 << 30);
         else
             usage();
     }

@@ -103,6 +103,17 @@ fails 2 "valid are 1 to" "$kith" schedule --kind 1f1b --ranks 100000 --microbatc
 fails 2 "it has 1" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --chunks 2
 fails 2 "group" "$kith" schedule --kind interleaved --ranks 4 --microbatches 8 --group-size 2
 fails 2 "Q" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --cost Q=1
+for words in "" , gpipe, ,gpipe gpipe,,1f1b; do
+    fails 2 "--compare" "$kith" schedule --compare "$words" --ranks 2 --microbatches 2
+done
+fails 2 "there has to be the name of a kind before and after each comma" \
+    "$kith" schedule --compare gpipe,,1f1b --ranks 2 --microbatches 2
+for word in nan inf 0x10 1e999 1,5 "" " 4" -4 0; do
+    fails 2 "--memory-bound $word: it must be a number above 0" \
+        "$kith" schedule --kind auto --ranks 2 --microbatches 2 --memory-bound "$word"
+done
+fails 2 "their product is at most 4194304" "$kith" schedule --kind 1f1b --ranks 4096 --microbatches 1048576
+fails 2 "a trace of 2100000 actions" "$kith" schedule --kind zb-h1 --ranks 1 --microbatches 700000 --format trace
 fails 2 "for one plan" "$kith" schedule --compare 1f1b,gpipe --ranks 2 --microbatches 2 --tied
 fails 2 "--fifo is for" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --fifo
 fails 2 "--group-size is for" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --group-size 2
