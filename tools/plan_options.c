@@ -4,6 +4,7 @@
  */
 #include "plan_options.h"
 
+#include <float.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,9 +120,7 @@ static bool read_count(int option, int64_t *value)
 
 static bool read_double(int option, double most, double *value)
 {
-    char *end;
-    *value = strtod(optarg, &end);
-    if (end != optarg && *end == '\0' && *value > 0 && *value <= most)
+    if (ki_parse_number(optarg, DBL_TRUE_MIN, most, value))
         return true;
     ki_usage_error(&ki_command_plan, "--%s %s: it must be a number above 0, at most %g", option_name(option), optarg,
                    most);
@@ -154,10 +153,10 @@ static bool read_dtype(kith_plan_options *o)
 
 static bool read_schedule(kith_plan_options *o)
 {
-    const char *names[KITH_SCHEDULE_ZB_V + 1];
-    for (int i = 0; i <= KITH_SCHEDULE_ZB_V; i++)
+    const char *names[KITH_SCHEDULE_CUSTOM]; /* all that can be made */
+    for (int i = 0; i < KITH_SCHEDULE_CUSTOM; i++)
         names[i] = kith_schedule_kind_name((kith_schedule_kind)i);
-    int word = read_word(OPT_SCHEDULE, names, KITH_SCHEDULE_ZB_V + 1);
+    int word = read_word(OPT_SCHEDULE, names, KITH_SCHEDULE_CUSTOM);
     o->schedule = word >= 0 ? (kith_schedule_kind)word : KITH_SCHEDULE_1F1B;
     return word >= 0;
 }
@@ -192,9 +191,11 @@ static bool add_input(ki_plan_request *request)
 
 static bool read_memory(kith_plan_options *o)
 {
-    bool is_good = read_double(OPT_MEMORY, 1e6, &o->gpu_memory_nbytes);
-    o->gpu_memory_nbytes *= 1e9;
-    return is_good;
+    double gigabytes;
+    if (!read_double(OPT_MEMORY, 1e6, &gigabytes))
+        return false;
+    o->gpu_memory_nbytes = gigabytes * 1e9;
+    return true;
 }
 
 /* The layout and what is done with it. */

@@ -108,9 +108,9 @@ static void fill_rest(kith_plan_options *o, const kith_model *model)
     default_count(&o->sequence, is_short ? model->positions : DEFAULT_SEQUENCE);
     default_int(&o->parameter_nbytes, 2);
     default_int(&o->gradient_nbytes, o->parameter_nbytes == 4 ? 4 : 2);
-    if (o->schedule == KITH_SCHEDULE_ZB_V)
+    if (ki_layout_is_v(o->schedule))
         o->chunks = 2;
-    else if (o->schedule != KITH_SCHEDULE_INTERLEAVED)
+    else if (!ki_layout_is_looped(o->schedule))
         o->chunks = 1;
     default_int(&o->chunks, 2);
     if (o->pp == 1)
@@ -123,6 +123,11 @@ static void fill_rest(kith_plan_options *o, const kith_model *model)
 
 /* ---- notes ---- */
 
+static bool is_zero_bubble(kith_schedule_kind kind)
+{
+    return kind == KITH_SCHEDULE_ZB_H1 || kind == KITH_SCHEDULE_ZB_H2 || kind == KITH_SCHEDULE_ZB_V;
+}
+
 static void add_notes(kith_plan *plan, const kith_topology *topology)
 {
     const kith_plan_options *o = &plan->options;
@@ -134,10 +139,10 @@ static void add_notes(kith_plan *plan, const kith_topology *topology)
                              "peer-to-peer");
     if (o->tp > model->kv_heads)
         ki_layout_note(plan, "tp is larger than the number of K and V heads: each is held by several ranks");
-    if (o->pp > 1 && o->schedule == KITH_SCHEDULE_INTERLEAVED && o->microbatches % o->pp != 0)
-        ki_layout_note(plan, "the microbatches are no multiple of pp: the interleaved schedule idles more than stated");
-    if (o->pp > 1 && o->schedule >= KITH_SCHEDULE_ZB_H1 && o->microbatches < 2 * o->pp - 1)
-        ki_layout_note(plan, "fewer than 2 pp - 1 microbatches: a zero-bubble schedule idles more than stated");
+    if (o->pp > 1 && o->chunks > 1 && ki_layout_is_looped(o->schedule) && o->microbatches % o->pp != 0)
+        ki_layout_note(plan, "the microbatches are no multiple of pp: with one the pipeline would idle less");
+    if (o->pp > 1 && is_zero_bubble(o->schedule) && o->microbatches < 2 * o->pp - 1)
+        ki_layout_note(plan, "fewer than 2 pp - 1 microbatches: with more a zero-bubble schedule would idle less");
     if (model->experts > 0 && o->tp > 1 && !o->sequence_parallel)
         ki_layout_note(plan, "experts with tp and without sequence parallelism: each tp rank sends all its tokens");
     if (model->experts > 0)
@@ -149,16 +154,23 @@ static void add_notes(kith_plan *plan, const kith_topology *topology)
 /* ---- making ---- */
 
 /* Everything but the times on a machine. */
-static void fill(kith_plan *plan, const kith_topology *topology)
+static kith_status fill(kith_plan *plan, const kith_topology *topology, ki_layout_memo *memo)
 {
+    const kith_plan_options *o = &plan->options;
+    ki_layout_pipe pipe = { o->schedule, o->pp, o->chunks, (double)o->microbatches, ki_layout_count_times(plan) };
+    ki_layout_figures figures;
+    kith_status status = ki_layout_run_pipe(&pipe, memo, &figures);
+    if (status != KITH_OK)
+        return status;
     add_notes(plan, topology);
-    ki_layout_fill_memory(plan);
+    ki_layout_fill_memory(plan, &figures);
     ki_layout_fill_traffic(plan, topology);
-    ki_layout_fill_compute(plan);
+    ki_layout_fill_compute(plan, &figures);
     plan->placed_step_s = -1;
     plan->steps[KITH_PLAN_LINKS].total_s = -1;
     for (int link = 0; link < KITH_PLAN_LINKS; link++)
         ki_layout_fill_step(plan, link);
+    return KITH_OK;
 }
 
 static kith_status prepare(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
@@ -185,31 +197,33 @@ static kith_status prepare(const kith_topology *topology, const kith_model *mode
 }
 
 kith_status ki_layout_make(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
-                           kith_plan *plan)
+                           ki_layout_memo *memo, kith_plan *plan)
 {
     kith_status status = prepare(topology, model, options, plan);
-    if (status == KITH_OK)
-        fill(plan, topology);
-    return status;
+    return status == KITH_OK ? fill(plan, topology, memo) : status;
+}
+
+kith_status ki_layout_make_placed(const kith_topology *topology, const kith_model *model,
+                                  const kith_plan_options *options, ki_layout_memo *memo, kith_plan *plan)
+{
+    kith_plan made;
+    kith_status status = ki_layout_make(topology, model, options, memo, &made);
+    if (status == KITH_OK && topology != NULL)
+        status = ki_layout_place(&made, topology);
+    if (status != KITH_OK)
+        return status;
+    if (topology != NULL)
+        ki_layout_fill_step(&made, KITH_PLAN_LINKS);
+    made.options.progress = NULL; /* the caller's, for the time of the call */
+    made.options.progress_arg = NULL;
+    *plan = made;
+    return KITH_OK;
 }
 
 kith_status kith_plan_make(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
                            kith_plan *plan)
 {
-    kith_plan made;
     if (model == NULL || plan == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: the model or the plan is NULL");
-    kith_status status = ki_layout_make(topology, model, options, &made);
-    if (status != KITH_OK)
-        return status;
-    if (topology != NULL) {
-        status = ki_layout_place(&made, topology);
-        if (status != KITH_OK)
-            return status;
-        ki_layout_fill_step(&made, KITH_PLAN_LINKS);
-    }
-    made.options.progress = NULL; /* the caller's, for the time of the call */
-    made.options.progress_arg = NULL;
-    *plan = made;
-    return KITH_OK;
+    return ki_layout_make_placed(topology, model, options, NULL, plan);
 }

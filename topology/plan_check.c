@@ -94,7 +94,7 @@ static kith_status check_ranges(const kith_plan_options *o)
     RETURN_IF_FAILED(in_range("the efficiency", o->efficiency, 1e-6, 1));
     RETURN_IF_FAILED(in_range("the peak in TFLOP/s", o->peak_tflops, 0, 1e9));
     RETURN_IF_FAILED(in_range("the memory of a GPU", o->gpu_memory_nbytes, 0, 1e18));
-    RETURN_IF_FAILED(in_range("the schedule", o->schedule, KITH_SCHEDULE_NAIVE, KITH_SCHEDULE_ZB_V));
+    RETURN_IF_FAILED(in_range("the schedule", o->schedule, KITH_SCHEDULE_NAIVE, KITH_SCHEDULE_AUTO));
     RETURN_IF_FAILED(in_range("recomputation", o->recompute, KITH_RECOMPUTE_NONE, KITH_RECOMPUTE_FULL));
     if (o->parameter_nbytes != 1 && o->parameter_nbytes != 2 && o->parameter_nbytes != 4)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: a parameter has %d bytes; valid: 1, 2, 4",

@@ -76,7 +76,7 @@ double ki_layout_activations_per_layer(const kith_plan *plan)
 
 static bool stage_has_head(const kith_plan *plan, int stage)
 {
-    return stage == (plan->options.schedule == KITH_SCHEDULE_ZB_V ? 0 : plan->options.pp - 1);
+    return stage == (ki_layout_is_v(plan->options.schedule) ? 0 : plan->options.pp - 1);
 }
 
 void ki_layout_rank_params(const kith_plan *plan, int stage, double *dense, double *experts)
@@ -119,12 +119,14 @@ static double ends_bytes(const kith_plan *plan, int stage, double in_flight)
         bytes += in_flight * shape.tokens * hidden / shape.sequence_split;
     if (!stage_has_head(plan, stage))
         return bytes;
-    double held = plan->options.schedule == KITH_SCHEDULE_GPIPE ? in_flight : 1; /* others go back at once */
+    kith_schedule_kind kind = plan->options.schedule;
+    bool is_all_forward = kind == KITH_SCHEDULE_GPIPE || kind == KITH_SCHEDULE_LOOPED_BFS;
+    double held = is_all_forward ? in_flight : 1; /* others go back at once */
     double head = 2 * shape.activation_nbytes * hidden / shape.sequence_split;
     return bytes + held * shape.tokens * (head + 4 * (double)plan->padded_vocab / plan->options.tp);
 }
 
-static kith_plan_memory memory_of(const kith_plan *plan, int stage)
+static kith_plan_memory memory_of(const kith_plan *plan, int stage, double in_flight)
 {
     const kith_plan_options *o = &plan->options;
     ki_layout_shape shape = ki_layout_shape_of(plan);
@@ -134,7 +136,7 @@ static kith_plan_memory memory_of(const kith_plan *plan, int stage)
     add_states(plan, dense, shape.dense_copies, &memory);
     add_states(plan, experts, shape.expert_copies, &memory);
     memory.activations_per_layer = ki_layout_activations_per_layer(plan);
-    memory.in_flight = ki_layout_in_flight(o->schedule, o->pp, shape.chunks, (double)o->microbatches, stage);
+    memory.in_flight = in_flight;
     /* what is recomputed is there for one layer at a time */
     double working = layer_bytes(plan, KITH_RECOMPUTE_NONE) - memory.activations_per_layer;
     memory.activations = memory.in_flight * shape.layers * memory.activations_per_layer + working +
@@ -144,8 +146,13 @@ static kith_plan_memory memory_of(const kith_plan *plan, int stage)
     return memory;
 }
 
-void ki_layout_fill_memory(kith_plan *plan)
+void ki_layout_fill_memory(kith_plan *plan, const ki_layout_figures *figures)
 {
-    kith_plan_memory first = memory_of(plan, 0), last = memory_of(plan, plan->options.pp - 1);
-    plan->memory = last.total > first.total ? last : first; /* ranks between have neither embedding nor head */
+    int pp = plan->options.pp;
+    const int stages[KI_PIPE_RANKS] = { 0, figures->inner_rank, pp - 1 };
+    plan->memory = memory_of(plan, 0, figures->in_flight[KI_FIRST_RANK]);
+    for (int i = pp > 2 ? KI_INNER_RANK : KI_LAST_RANK; i < KI_PIPE_RANKS; i++) {
+        kith_plan_memory memory = memory_of(plan, stages[i], figures->in_flight[i]);
+        plan->memory = memory.total > plan->memory.total ? memory : plan->memory;
+    }
 }

@@ -4,7 +4,7 @@
  *     plan_params.c   parameters, FLOPs             plan_traffic.c  every kind of communication, plan_row.c its cost
  *     plan_step.c     time of a step                plan_place.c    the same on a machine
  *     plan_room.c     ranks that fit                plan_estimate.c a guess of that time
- *     plan_bubble.c   schedules: idle time, microbatches in flight
+ *     plan_bubble.c   schedules: idle time, microbatches in flight; plan_simulate.c those without a formula
  *
  * All counts are doubles: they are products of sizes, exact up to 2^53, and cannot overflow.
  *
@@ -36,6 +36,48 @@ double ki_flops_linear(const kith_model *model, int tp, bool is_moe);
 double ki_flops_core(const kith_model *model, int tp, double sequence);
 double ki_flops_head(const kith_model *model, double vocab, int tp);
 
+/* ---- plan_bubble.c ---- */
+
+/* Times of one microbatch on one pipeline rank: forward, gradient of the inputs, gradient of the weights. */
+typedef struct ki_layout_times {
+    double forward_s, input_s, weight_s;
+} ki_layout_times;
+
+/* A pipeline, and what its schedule does to it. */
+typedef struct ki_layout_pipe {
+    kith_schedule_kind kind;
+    int pp, chunks;
+    double microbatches;
+    ki_layout_times times;
+} ki_layout_pipe;
+
+enum { KI_FIRST_RANK, KI_INNER_RANK, KI_LAST_RANK, KI_PIPE_RANKS };
+
+typedef struct ki_layout_figures {
+    double bubble;                   /* idle share of the ideal time from the first start to the last end */
+    double bubble_in_stage;          /* and within a stage's own span */
+    double in_flight[KI_PIPE_RANKS]; /* microbatches (layers' worth) that a rank holds at most; inner: the fullest */
+    int inner_rank;                  /* which one that is */
+} ki_layout_figures;
+
+/* Simulations that a search need not do again; zeroed at first. */
+typedef struct ki_layout_memo {
+    struct ki_layout_sample *samples;
+    int count, room;
+} ki_layout_memo;
+void ki_layout_memo_fini(ki_layout_memo *memo);
+
+/* memo may be NULL. KITH_ERR_INVALID_ARG for a pipeline that is too long to be simulated. */
+kith_status ki_layout_run_pipe(const ki_layout_pipe *pipe, ki_layout_memo *memo, ki_layout_figures *figures);
+kith_status ki_layout_simulate(const ki_layout_pipe *pipe, ki_layout_memo *memo, ki_layout_figures *figures);
+
+/* Two chunks that go down the ranks and up again: first and last stage are on rank 0. */
+bool ki_layout_is_v(kith_schedule_kind kind);
+/* Any number of chunks, around the ranks again and again. */
+bool ki_layout_is_looped(kith_schedule_kind kind);
+/* Messages of a pipeline in a step, in one direction: of the busiest rank, and of all ranks. */
+double ki_layout_messages(kith_schedule_kind kind, int pp, int chunks, double microbatches, double *all);
+
 /* ---- plan.c ---- */
 
 /* What one rank of the plan has. */
@@ -51,9 +93,12 @@ typedef struct ki_layout_shape {
 ki_layout_shape ki_layout_shape_of(const kith_plan *plan);
 /* Options of a caller whose struct may be shorter: what it does not have keeps its default. NULL: all defaults. */
 kith_status ki_layout_copy_options(const kith_plan_options *from, kith_plan_options *to);
-/* kith_plan_make() without placing: the machine gives peak, memory, constants and an open dp. */
+/* kith_plan_make() without placing: the machine gives peak, memory, constants and an open dp. memo may be NULL. */
 kith_status ki_layout_make(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
-                           kith_plan *plan);
+                           ki_layout_memo *memo, kith_plan *plan);
+/* And with it. */
+kith_status ki_layout_make_placed(const kith_topology *topology, const kith_model *model,
+                                  const kith_plan_options *options, ki_layout_memo *memo, kith_plan *plan);
 
 /* Tells how far long work is. KITH_ERR_ABORTED: the caller wants it to stop. */
 kith_status ki_layout_tell(const kith_plan_options *options, const char *what, double fraction);
@@ -85,27 +130,13 @@ double ki_layout_estimate(const kith_plan *plan, const ki_layout_room *room);
 kith_status ki_layout_check(const kith_plan *plan);
 void ki_layout_note(kith_plan *plan, const char *sentence); /* static text */
 
-/* ---- plan_bubble.c ---- */
-
-/* Times of one microbatch on one pipeline rank: forward, gradient of the inputs, gradient of the weights. */
-typedef struct ki_layout_times {
-    double forward_s, input_s, weight_s;
-} ki_layout_times;
-/* Idle share of the ideal time from the first start to the last end; *in_stage: within a stage's own span. */
-double ki_layout_bubble(kith_schedule_kind schedule, int pp, int chunks, double microbatches, ki_layout_times times,
-                        double *in_stage);
-/* Microbatches (layers' worth) that pipeline rank `rank` holds at most. */
-double ki_layout_in_flight(kith_schedule_kind schedule, int pp, int chunks, double microbatches, int rank);
-/* Messages of a pipeline in a step, in one direction: of the busiest rank, and of all ranks. */
-double ki_layout_messages(kith_schedule_kind schedule, int pp, int chunks, double microbatches, double *all);
-
 /* ---- plan_memory.c ---- */
 
 /* Bytes of activations that one layer keeps of one microbatch (average of layers with and without experts). */
 double ki_layout_activations_per_layer(const kith_plan *plan);
 /* Parameters of a rank of that stage: with and without experts' copies apart. */
 void ki_layout_rank_params(const kith_plan *plan, int stage, double *dense, double *experts);
-void ki_layout_fill_memory(kith_plan *plan);
+void ki_layout_fill_memory(kith_plan *plan, const ki_layout_figures *figures);
 
 /* ---- plan_row.c ---- */
 
@@ -129,7 +160,8 @@ void ki_layout_fill_forward_table(kith_plan *plan);
 
 /* ---- plan_step.c ---- */
 
-void ki_layout_fill_compute(kith_plan *plan);
+ki_layout_times ki_layout_count_times(const kith_plan *plan);
+void ki_layout_fill_compute(kith_plan *plan, const ki_layout_figures *figures);
 /* Step time out of the rows' times; index KITH_PLAN_LINKS: placed. */
 void ki_layout_fill_step(kith_plan *plan, int column);
 

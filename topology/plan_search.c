@@ -40,6 +40,7 @@ typedef struct search {
     int divisor_count;
     layout *layouts;
     int layout_count, layout_room;
+    ki_layout_memo memo;
     kith_plan *plans;
     int capacity, count, tried;
     double placed, most_placed; /* layouts, for telling how far it is */
@@ -89,7 +90,7 @@ static kith_status try_layout(search *s, layout l)
         return KITH_OK;
     l.microbatches = s->options.global_batch / (int64_t)together;
     kith_plan_options o = options_of(s, &l);
-    kith_status status = ki_layout_make(s->topology, s->model, &o, &plan);
+    kith_status status = ki_layout_make(s->topology, s->model, &o, &s->memo, &plan);
     if (status == KITH_ERR_INVALID_ARG)
         return KITH_OK;
     if (status != KITH_OK)
@@ -199,7 +200,7 @@ static kith_status place_one(search *s, const layout *l, kith_plan *plan)
         o.progress = pass_on;
         o.progress_arg = s;
     }
-    return kith_plan_make(s->topology, s->model, &o, plan);
+    return ki_layout_make_placed(s->topology, s->model, &o, &s->memo, plan);
 }
 
 /* What does not fit the machine's nodes is refused at once and does not count as placed; a link of unknown bandwidth is
@@ -299,6 +300,7 @@ kith_status kith_plan_search(const kith_topology *topology, const kith_model *mo
         *count = s->count;
         *tried = s->tried;
     }
+    ki_layout_memo_fini(&s->memo);
     free(s->layouts);
     free(s);
     return status;

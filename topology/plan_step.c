@@ -49,21 +49,35 @@ static double count_model(const kith_plan *plan)
     return 3 * forward * (double)o->global_batch * (double)o->sequence;
 }
 
-void ki_layout_fill_compute(kith_plan *plan)
+static double flops_per_s(const kith_plan *plan)
 {
-    const kith_plan_options *o = &plan->options;
-    double flops_per_s = o->peak_tflops * 1e12 * o->efficiency;
+    return plan->options.peak_tflops * 1e12 * plan->options.efficiency;
+}
+
+/* FLOPs of a microbatch that recomputation adds. */
+static double count_again(const kith_plan *plan, stage_flops flops)
+{
+    if (plan->options.recompute == KITH_RECOMPUTE_FULL)
+        return flops.linear + flops.core;
+    return plan->options.recompute == KITH_RECOMPUTE_SELECTIVE ? flops.core : 0;
+}
+
+ki_layout_times ki_layout_count_times(const kith_plan *plan)
+{
     stage_flops flops = count_stage(plan);
-    double again = o->recompute == KITH_RECOMPUTE_FULL        ? flops.linear + flops.core
-                   : o->recompute == KITH_RECOMPUTE_SELECTIVE ? flops.core
-                                                              : 0;
-    ki_layout_times times = { .forward_s = (flops.linear + flops.core + flops.head) / flops_per_s,
-                              .input_s = (flops.linear + 2 * flops.core + flops.head + again) / flops_per_s,
-                              .weight_s = (flops.linear + flops.head) / flops_per_s };
-    plan->recompute_s = again / flops_per_s;
+    double again = count_again(plan, flops), speed = flops_per_s(plan);
+    return (ki_layout_times){ .forward_s = (flops.linear + flops.core + flops.head) / speed,
+                              .input_s = (flops.linear + 2 * flops.core + flops.head + again) / speed,
+                              .weight_s = (flops.linear + flops.head) / speed };
+}
+
+void ki_layout_fill_compute(kith_plan *plan, const ki_layout_figures *figures)
+{
+    ki_layout_times times = ki_layout_count_times(plan);
+    plan->recompute_s = count_again(plan, count_stage(plan)) / flops_per_s(plan);
     plan->compute_s = times.forward_s + times.input_s + times.weight_s;
-    plan->bubble = ki_layout_bubble(o->schedule, o->pp, ki_layout_shape_of(plan).chunks, (double)o->microbatches, times,
-                                    &plan->bubble_in_stage);
+    plan->bubble = figures->bubble;
+    plan->bubble_in_stage = figures->bubble_in_stage;
     plan->model_flops = count_model(plan);
 }
 

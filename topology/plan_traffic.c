@@ -51,7 +51,7 @@ static void add_pp_rows(kith_plan *plan, const kith_topology *topology)
 static void add_tied_rows(kith_plan *plan, const kith_topology *topology)
 {
     const kith_plan_options *o = &plan->options;
-    if (!plan->model.is_tied || o->pp == 1 || o->schedule == KITH_SCHEDULE_ZB_V) /* one copy there */
+    if (!plan->model.is_tied || o->pp == 1 || ki_layout_is_v(o->schedule)) /* one copy there */
         return;
     double params = (double)plan->padded_vocab * (double)plan->model.hidden / o->tp;
     kith_plan_traffic_row row = { .axis = "pp",

@@ -178,7 +178,7 @@ void ki_layout_add_tp_rows(kith_plan *plan, const kith_topology *topology)
                .moe_layers = shape.moe_layers,
                .tokens = shape.tokens,
                .activations = shape.tokens * (double)plan->model.hidden * shape.activation_nbytes };
-    int last = plan->options.schedule == KITH_SCHEDULE_ZB_V ? 0 : plan->options.pp - 1;
+    int last = ki_layout_is_v(plan->options.schedule) ? 0 : plan->options.pp - 1;
     if (plan->options.sequence_parallel)
         add_split(&s, last);
     else

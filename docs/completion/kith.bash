@@ -17,7 +17,6 @@ _kith_values() {
     --mode) echo cold back_to_back both ;;
     --dtype) [ "${COMP_WORDS[1]}" = plan ] && echo bf16 f16 f32 fp8 || echo f32 f64 bf16 int32 ;;
     --model) kith plan --list 2>/dev/null | sed 's/ .*//' ;;
-    --schedule) echo naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v ;;
     --recompute) echo none selective full ;;
     --zero) echo 0 1 2 3 ;;
     --format)
@@ -27,7 +26,7 @@ _kith_values() {
         *) echo text json svg png pdf html ;;
         esac
         ;;
-    --kind | --compare) kith schedule --list 2>/dev/null ;;
+    --kind | --compare | --schedule) kith schedule --list 2>/dev/null ;;
     --dialect) echo auto old new ;;
     --color) echo auto always never ;;
     --export) echo rankfile hostfile slurm env megatron kith ;;

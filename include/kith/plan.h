@@ -71,13 +71,13 @@ typedef struct kith_plan_options {
     bool flash_attention; /* attention core without the s^2 terms */
     int zero;             /* 0: optimizer replicated over dp; 1: sharded; 2: and gradients; 3: and parameters */
     kith_recompute recompute;
-    kith_schedule_kind schedule;
-    int chunks;               /* of the interleaved schedule; 0: 2 there */
-    const char *order;        /* NULL: "tp-cp-ep-dp-pp"; borrowed by the plan */
-    double peak_tflops;       /* of one GPU in that precision; 0: from the GPU's name, else 312 (assumed) */
-    double efficiency;        /* share of it that GEMMs reach; 0: 0.5 */
-    double gpu_memory_nbytes; /* 0: from the topology or the GPU's name; else unknown */
-    const char *gpu;          /* model of the GPUs where no topology says ("H100"); NULL: unknown; borrowed */
+    kith_schedule_kind schedule; /* all but custom */
+    int chunks;                  /* on each rank with interleaved, looped-bfs and interleaved-zb; 0: 2 there */
+    const char *order;           /* NULL: "tp-cp-ep-dp-pp"; borrowed by the plan */
+    double peak_tflops;          /* of one GPU in that precision; 0: from the GPU's name, else 312 (assumed) */
+    double efficiency;           /* share of it that GEMMs reach; 0: 0.5 */
+    double gpu_memory_nbytes;    /* 0: from the topology or the GPU's name; else unknown */
+    const char *gpu;             /* model of the GPUs where no topology says ("H100"); NULL: unknown; borrowed */
     /* Called now and then on the calling thread while a plan is placed or layouts are searched for, which may take
      * seconds on thousands of GPUs: what is done ("laying out", "placing"; static) and how much of it, 0 to 1. Anything
      * but 0 ends the work with KITH_ERR_ABORTED. NULL: none. */
@@ -131,7 +131,7 @@ typedef struct kith_plan_memory {
     double weights, gradients, optimizer, activations, total; /* bytes of the fullest rank */
     double activations_per_layer;                             /* one microbatch */
     double in_flight;                                         /* microbatches (layers' worth) held on that rank */
-    int stage;                                                /* the fullest rank's: 0, or pp - 1 */
+    int stage;                                                /* the fullest rank's */
     double capacity;                                          /* 0: unknown */
     bool fits;                                                /* true when the capacity is unknown, too */
 } kith_plan_memory;

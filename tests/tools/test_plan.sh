@@ -67,6 +67,18 @@ check "at most 100 columns" is_narrow
 fails 1 "fits into memory" "$kith" plan --model llama-2-70b --search --world 8 --memory 1
 fails 1 "no layout of 7 ranks" "$kith" plan --model gpt2 --search --world 7 --tp 7
 
+# Every kind of kith schedule: its bubble is that of the schedule.
+for kind in $("$kith" schedule --list); do
+    succeeds "$kith" plan --model llama-2-7b --pp 4 --microbatches 8 --schedule "$kind"
+    check "$kind: a bubble" grep -qE '^  bubble: [0-9.]+ % of the ideal time' "$work/out"
+    check "$kind: its name" out_has "  schedule $kind"
+done
+check "auto has one chunk" test -z "$(grep "chunks of the model" "$work/out")"
+succeeds "$kith" plan --model llama-2-7b --pp 4 --microbatches 8 --schedule dualpipe-v
+check "two chunks in a V" out_has "schedule dualpipe-v, 2 chunks of the model on each stage"
+succeeds "$kith" plan --model llama-2-13b --search --world 32 --gpu A100 --zero 1 --global-batch 64 --schedule auto
+check "a search" out_has "of those that fit"
+
 machine="2 nodes of 8 H100 on NVSwitch, 8 NICs"
 succeeds "$kith" plan --model llama-2-7b --tp 8 --input "$machine"
 check "what remains" out_has "16 ranks: tp 8, cp 1, ep 1, dp 2, pp 1"
@@ -97,6 +109,7 @@ printf '%s' '{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 409
 "intermediate_size": 11008, "vocab_size": 32000}' >"$work/config.json"
 succeeds "$kith" plan --config "$work/config.json"
 check "its parameters" out_has "6.738 billion parameters"
+sed 's/"num_hidden_layers": 32/"num_hidden_layers": 5000/' "$work/config.json" >"$work/long.json"
 sed -i 's/"vocab_size": 32000/"vocab_size": -1/' "$work/config.json"
 fails 1 "config.json:2: 'vocab_size' must be a whole number" "$kith" plan --config "$work/config.json"
 fails 1 "nothing.json" "$kith" plan --config "$work/nothing.json"
@@ -108,6 +121,13 @@ fails 2 "give either --model NAME or --config FILE" "$kith" plan --tp 8
 fails 2 "give either --model NAME or --config FILE" "$kith" plan --model gpt2 --config x
 fails 2 "--tp x: it must be a whole number" "$kith" plan --model gpt2 --tp x
 fails 2 "--efficiency 1.5: it must be a number above 0, at most 1" "$kith" plan --model gpt2 --efficiency 1.5
+for word in nan inf 0x1 1e999 0,5 "" " 0.5" -1 0 1d; do
+    fails 2 "--efficiency $word: it must be a number above 0" "$kith" plan --model gpt2 --efficiency "$word"
+    fails 2 "it must be a number above 0" "$kith" plan --model gpt2 --memory "$word"
+done
+fails 2 "--schedule custom is not one of naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, looped-bfs," \
+    "$kith" plan --model gpt2 --schedule custom
+fails 1 "pp up to 4096, or naive, gpipe, 1f1b" "$kith" plan --config "$work/long.json" --pp 5000 --schedule zb-h1
 fails 2 "--dtype f64 is not one of bf16, f16, f32, fp8" "$kith" plan --model gpt2 --dtype f64
 fails 2 "--schedule 2f2b is not one of naive, gpipe, 1f1b" "$kith" plan --model gpt2 --schedule 2f2b
 fails 2 "--search needs --world N or --input FILE" "$kith" plan --model gpt2 --search

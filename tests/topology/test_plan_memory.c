@@ -139,27 +139,39 @@ static void test_states_by_precision(void **state)
     expect_near("fp8", fp8.memory.weights + fp8.memory.gradients + fp8.memory.optimizer, 15 * params, 0);
 }
 
+static ki_layout_figures run(kith_schedule_kind schedule, int pp, int chunks, double microbatches)
+{
+    const ki_layout_pipe pipe = { schedule, pp, chunks, microbatches, { 1, 1, 1 } };
+    ki_layout_figures figures;
+    assert_int_equal(ki_layout_run_pipe(&pipe, NULL, &figures), KITH_OK);
+    return figures;
+}
+
+/* Of 4 ranks: the first, the fullest between, the last; in chunks. */
 static void expect_in_flight(const char *what, kith_schedule_kind schedule, int chunks, double microbatches,
                              const double *wanted)
 {
-    for (int rank = 0; rank < 4; rank++)
-        expect_near(what, ki_layout_in_flight(schedule, 4, chunks, microbatches, rank) * chunks, wanted[rank], 0);
+    ki_layout_figures figures = run(schedule, 4, chunks, microbatches);
+    for (int i = 0; i < KI_PIPE_RANKS; i++)
+        expect_near(what, figures.in_flight[i] * chunks, wanted[i], 0);
 }
 
 static void test_in_flight(void **state)
 {
     (void)state;
-    expect_in_flight("1f1b, m 8", KITH_SCHEDULE_1F1B, 1, 8, (const double[]){ 4, 3, 2, 1 });
-    expect_in_flight("1f1b, m 2", KITH_SCHEDULE_1F1B, 1, 2, (const double[]){ 2, 2, 2, 1 });
-    expect_in_flight("gpipe", KITH_SCHEDULE_GPIPE, 1, 8, (const double[]){ 8, 8, 8, 8 });
-    expect_in_flight("naive", KITH_SCHEDULE_NAIVE, 1, 8, (const double[]){ 1, 1, 1, 1 });
-    expect_in_flight("interleaved", KITH_SCHEDULE_INTERLEAVED, 2, 8, (const double[]){ 11, 9, 7, 5 });
-    expect_in_flight("zb-v", KITH_SCHEDULE_ZB_V, 2, 8, (const double[]){ 8, 8, 8, 8 });
-    expect_near("zb-h2", ki_layout_in_flight(KITH_SCHEDULE_ZB_H2, 4, 1, 16, 0), 7, 0);
+    expect_in_flight("1f1b, m 8", KITH_SCHEDULE_1F1B, 1, 8, (const double[]){ 4, 3, 1 });
+    expect_in_flight("1f1b, m 2", KITH_SCHEDULE_1F1B, 1, 2, (const double[]){ 2, 2, 1 });
+    expect_in_flight("gpipe", KITH_SCHEDULE_GPIPE, 1, 8, (const double[]){ 8, 8, 8 });
+    expect_in_flight("naive", KITH_SCHEDULE_NAIVE, 1, 8, (const double[]){ 1, 1, 1 });
+    expect_in_flight("interleaved", KITH_SCHEDULE_INTERLEAVED, 2, 8, (const double[]){ 11, 9, 5 });
+    expect_in_flight("looped-bfs", KITH_SCHEDULE_LOOPED_BFS, 2, 800, (const double[]){ 1600, 1600, 1600 });
+    expect_in_flight("zb-v", KITH_SCHEDULE_ZB_V, 2, 8, (const double[]){ 8, 8, 8 });
+    expect_near("zb-h2", run(KITH_SCHEDULE_ZB_H2, 4, 1, 16).in_flight[KI_FIRST_RANK], 7, 0);
+    expect_near("auto", run(KITH_SCHEDULE_AUTO, 4, 1, 16).in_flight[KI_FIRST_RANK], 4, 0);
     /* layers' worth of the first rank over p: the paper's 1 + (p-1)/(pv) */
     for (int v = 1; v <= 4; v++)
-        expect_near("first rank", ki_layout_in_flight(KITH_SCHEDULE_INTERLEAVED, 8, v, 64, 0) / 8, 1 + 7.0 / (8 * v),
-                    1e-15);
+        expect_near("first rank", run(KITH_SCHEDULE_INTERLEAVED, 8, v, 64).in_flight[KI_FIRST_RANK] / 8,
+                    1 + 7.0 / (8 * v), 1e-15);
 }
 
 /* The fullest rank: first stage where many microbatches are in flight, last where the head is heavier. */
