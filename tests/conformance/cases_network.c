@@ -127,8 +127,20 @@ static void go_to_far_side(void)
     close(fd);
 }
 
+/* UCX takes any of several interfaces without asking where they lead: where KITH_IFNAME does not choose, it is told. */
+static void choose_devices(const way *w, int rank)
+{
+    if (getenv("KITH_UCX_TLS") == NULL)
+        return;
+    if (w->ifname[rank][0] == '\0')
+        setenv("KITH_UCX_NET_DEVICES", rank == 0 ? "near2" : "far2", 1);
+    else
+        unsetenv("KITH_UCX_NET_DEVICES");
+}
+
 static void try_way(rank_info *info, const way *w, const char *store)
 {
+    choose_devices(w, info->rank);
     const kith_setting setting = { "ifname", w->ifname[info->rank] };
     kith_init_options options = KITH_INIT_OPTIONS_INIT;
     options.store = store;
