@@ -5,6 +5,7 @@
 #include "op.h"
 
 #include "base/error.h"
+#include "base/mem.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +30,16 @@ const ki_op *ki_op_get(const kith_ctx *ctx, kith_op op)
         return &builtin[op];
     ki_op_entry *entry = find_entry(ctx, op);
     return entry != NULL ? &entry->op : NULL;
+}
+
+uint64_t ki_op_hash(const kith_ctx *ctx, kith_op op)
+{
+    const ki_op *made = ki_op_get(ctx, op);
+    if (made == NULL)
+        return 0;
+    uint64_t hash = ki_hash(KI_HASH_INIT, &made->builtin, sizeof made->builtin);
+    hash = ki_hash(hash, made->name, strlen(made->name));
+    return ki_hash(hash, &made->scalar, sizeof made->scalar);
 }
 
 void ki_op_use(kith_ctx *ctx, kith_op op)

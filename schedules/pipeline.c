@@ -40,8 +40,8 @@ static void begin(kith_pipeline *p)
 {
     p->is_running = true;
     p->is_failed = p->is_settled = p->is_tied_stage_due = false;
-    p->own_status = p->agreed = KITH_OK;
-    p->detail[0] = '\0';
+    ki_pipe_verdict_clear(&p->own, p->group);
+    ki_pipe_verdict_clear(&p->agreed, p->group);
     for (int direction = 0; direction < KI_DIRECTIONS; direction++)
         p->receives[direction].passed = p->receives[direction].posted = 0;
     ki_pipe_ordered_reset(p);
@@ -68,14 +68,14 @@ static kith_status run_list(kith_pipeline *p)
 static kith_status agree_at_end(kith_pipeline *p)
 {
     kith_status status = p->is_settled ? KITH_OK : ki_pipe_reduce_finish(p);
-    if (status != KITH_OK || (p->is_settled && p->agreed != KITH_OK))
+    if (status != KITH_OK || (p->is_settled && p->agreed.status != KITH_OK))
         return status;
-    return ki_pipe_fail_agree(p, p->own_status);
+    return ki_pipe_fail_agree(p);
 }
 
 static kith_status share_losses(kith_pipeline *p)
 {
-    if (!p->options.shares_loss || p->agreed != KITH_OK)
+    if (!p->options.shares_loss || p->agreed.status != KITH_OK)
         return KITH_OK;
     return kith_broadcast(p->group, p->next_losses, (size_t)p->microbatches, KITH_F64,
                           p->schedule->rank_of_stage[p->stages - 1]);
@@ -100,8 +100,8 @@ static kith_status run(kith_pipeline *p)
         return ki_pipe_fail_end(p, status);
     p->stats.step_ns = ki_pipe_now(p);
     p->last_stats = p->stats;
-    if (p->agreed != KITH_OK)
-        return ki_fail_quiet(p->agreed, "%s", p->detail);
+    if (p->agreed.status != KITH_OK)
+        return ki_pipe_verdict_return(&p->agreed);
     keep_losses(p);
     return KITH_OK;
 }
@@ -110,8 +110,8 @@ kith_status kith_pipeline_step(kith_pipeline *p)
 {
     if (p == NULL)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_pipeline_step(): pipeline is NULL");
-    if (p->fatal != KITH_OK)
-        return ki_fail_quiet(p->fatal, "the pipeline failed in an earlier step: %s", p->detail);
+    if (p->fatal.status != KITH_OK)
+        return ki_fail_quiet(p->fatal.status, "the pipeline failed in an earlier step: %s", p->fatal.sentence);
     if (p->is_running)
         return ki_fail(KITH_ERR_BUSY, "kith_pipeline_step() was called by a callback of the same pipeline");
     begin(p);

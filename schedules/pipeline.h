@@ -1,6 +1,8 @@
 /* schedules/pipeline.h - what a running pipeline is inside; shared by the pipeline*.c files alone.
  *
- *     pipeline_create.c    agreement and memory; destroy
+ *     pipeline_create.c    memory, meeting the other ranks; destroy
+ *     pipeline_compare.c   what all ranks must bring alike
+ *     pipeline_complete.c  plans that have messages and no more
  *     pipeline_check.c     options against the plan
  *     pipeline_program.c   walks the rank's list once: slots, last calls, how many buffers of which size
  *     pipeline_pool.c      buffers, lent and given back
@@ -8,10 +10,11 @@
  *     pipeline_action.c    one action: call the trainer, pass on the result
  *     pipeline_ordered.c   gradients of microbatches added in their order
  *     pipeline_reduce.c    reductions over dp_group and of tied weights
- *     pipeline_fail.c      one status on all ranks; ending when a group has failed
+ *     pipeline_fail.c      noting failures of callbacks; ending when a group has failed
+ *     pipeline_agree.c     one status and one sentence on all ranks
  *     pipeline.c           the step, and what can be asked afterwards
  *
- * Two kinds of failure are kept apart. A callback that fails sets is_failed and own_status, and the list goes on
+ * Two kinds of failure are kept apart. A callback that fails sets is_failed and own, and the list goes on
  * without computing. A group that fails makes a function here return that status; it goes straight up to
  * kith_pipeline_step().
  *
@@ -95,6 +98,13 @@ typedef struct ki_pipe_ordered {
     int turn;                       /* the microbatch that is added next */
 } ki_pipe_ordered;
 
+/* How it ended, and who says so. */
+typedef struct ki_pipe_verdict {
+    kith_status status;
+    int world_rank; /* of the rank that failed; of this one while status is KITH_OK */
+    char sentence[KI_DETAIL_NBYTES];
+} ki_pipe_verdict;
+
 struct kith_pipeline {
     const kith_schedule *schedule; /* lowered */
     kith_schedule *owned_schedule; /* the same when it was lowered here */
@@ -126,12 +136,13 @@ struct kith_pipeline {
     bool has_losses;
 
     bool is_running;
-    bool is_failed;         /* compute no more in this step */
-    kith_status own_status; /* of the first callback that failed here */
-    bool is_settled;        /* all ranks have agreed on `agreed` */
-    kith_status agreed;
-    kith_status fatal;             /* a group failed: nothing works any more */
-    char detail[KI_DETAIL_NBYTES]; /* sentence of own_status, agreed or fatal */
+    bool is_failed;                /* compute no more in this step */
+    unsigned long failures_before; /* of this thread when the callback was called */
+    ki_pipe_verdict own;           /* of the first callback that failed here */
+    bool is_settled;               /* all ranks have agreed before the optimizer */
+    ki_pipe_verdict agreed;        /* of all ranks */
+    ki_pipe_verdict fatal;         /* a group failed: nothing works any more */
+    uint64_t *facts;               /* pipeline_compare.c */
 
     int64_t start_ns;
     kith_pipeline_stats stats, last_stats;
@@ -142,6 +153,9 @@ struct kith_pipeline {
 
 /* pipeline_check.c: what a plan must have to be run with these options, besides what kith_schedule_check() asks for. */
 kith_status ki_pipe_check(const kith_pipeline *p);
+
+/* pipeline_complete.c: the plan with what it lacks of a step; *completed NULL: it lacks nothing. */
+kith_status ki_pipe_complete(const kith_schedule *s, kith_schedule **completed);
 
 /* pipeline_program.c: fills what follows from the plan, up to the counts of pools and of ordered gradients. */
 kith_status ki_pipe_program_build(kith_pipeline *p);
@@ -188,14 +202,34 @@ kith_status ki_pipe_reduce_start(kith_pipeline *p, int stage);
 kith_status ki_pipe_reduce_tied_start(kith_pipeline *p, int stage);
 kith_status ki_pipe_reduce_finish(kith_pipeline *p);
 
+/* pipeline_compare.c: all ranks come to the same verdict about what they bring. Return the failure of a group. */
+kith_status ki_pipe_compare_allocate(kith_pipeline *p);
+kith_status ki_pipe_compare_ranks(kith_pipeline *p, ki_pipe_verdict *verdict);
+kith_status ki_pipe_compare_replicas(kith_pipeline *p, ki_pipe_verdict *verdict);
+
+/* pipeline_agree.c: all ranks of the group - of both groups; dp_group may be NULL - get the verdict with the lowest
+ * status of any. Return the failure of a group. */
+kith_status ki_pipe_agree_over(kith_group *group, ki_pipe_verdict *verdict);
+kith_status ki_pipe_agree(kith_group *group, kith_group *dp_group, ki_pipe_verdict *verdict);
+
 /* pipeline_fail.c */
-/* Notes what a callback returned; what names it ("forward") and the call may be NULL. */
-void ki_pipe_fail_note(kith_pipeline *p, kith_status status, const char *what, const kith_stage_call *call);
-/* All ranks of the pipeline and of dp_group get the lowest status of any, in p->agreed, and its sentence in p->detail.
- * Returns the failure of a group. */
-kith_status ki_pipe_fail_agree(kith_pipeline *p, kith_status mine);
-/* The same while there is no pipeline yet. */
-kith_status ki_pipe_fail_agree_over(kith_group *group, kith_group *dp_group, kith_status mine, kith_status *agreed);
+/* KITH_OK of the calling rank. */
+void ki_pipe_verdict_clear(ki_pipe_verdict *verdict, kith_group *group);
+/* The first failure, with the sentence that was stored for it. */
+void ki_pipe_verdict_take(ki_pipe_verdict *verdict, kith_status status);
+/* One that all ranks of the group come to alike. */
+void ki_pipe_verdict_share(ki_pipe_verdict *verdict, kith_group *group, kith_status status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Its status, and its sentence as the detail. */
+kith_status ki_pipe_verdict_return(const ki_pipe_verdict *verdict);
+/* Before a callback, so that its own sentence can be told afterwards. */
+void ki_pipe_fail_watch(kith_pipeline *p);
+/* Notes what a callback returned. what names it ("forward"); call may be NULL. */
+void ki_pipe_fail_callback(kith_pipeline *p, kith_status returned, const char *what, const kith_stage_call *call);
+/* Notes a failure whose sentence is stored. */
+void ki_pipe_fail_note(kith_pipeline *p, kith_status status);
+/* p->own of all ranks of the pipeline and of dp_group becomes p->agreed. Returns the failure of a group. */
+kith_status ki_pipe_fail_agree(kith_pipeline *p);
 /* Tells the others of a group that this rank has left. NULL is fine, and so is one that failed. */
 void ki_pipe_fail_abort(kith_group *group);
 /* A group failed with status: ends everything that is under way. Returns status. */

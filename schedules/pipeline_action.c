@@ -120,10 +120,11 @@ static void call_loss(kith_pipeline *p, const work *w)
     if (p->is_failed || p->callbacks.loss == NULL || w->action->type != KITH_ACTION_F || !w->call.is_last)
         return;
     double loss = 0;
+    ki_pipe_fail_watch(p);
     kith_status status = p->callbacks.loss(p->callbacks.user, &w->call, &loss);
     if (p->next_losses != NULL)
         p->next_losses[w->action->microbatch] = loss;
-    ki_pipe_fail_note(p, status, "loss", &w->call);
+    ki_pipe_fail_callback(p, status, "loss", &w->call);
 }
 
 static void call_alone(kith_pipeline *p, work *w)
@@ -134,7 +135,8 @@ static void call_alone(kith_pipeline *p, work *w)
     bool computes = function != p->callbacks.load;
     int64_t start = ki_now_ns();
     ki_pipe_note_start(p, w->at);
-    ki_pipe_fail_note(p, function(p->callbacks.user, &w->call), name_of(w->action->type), &w->call);
+    ki_pipe_fail_watch(p);
+    ki_pipe_fail_callback(p, function(p->callbacks.user, &w->call), name_of(w->action->type), &w->call);
     call_loss(p, w);
     ki_pipe_note_end(p, w->at);
     p->stats.compute_ns += computes ? ki_now_ns() - start : 0;
@@ -147,8 +149,9 @@ static void call_overlapped(kith_pipeline *p, work *forward, work *backward)
     int64_t start = ki_now_ns();
     ki_pipe_note_start(p, forward->at);
     ki_pipe_note_start(p, backward->at);
+    ki_pipe_fail_watch(p);
     kith_status status = p->callbacks.overlapped(p->callbacks.user, &forward->call, &backward->call);
-    ki_pipe_fail_note(p, status, "overlapped", &forward->call);
+    ki_pipe_fail_callback(p, status, "overlapped", &forward->call);
     call_loss(p, forward);
     ki_pipe_note_end(p, forward->at);
     ki_pipe_note_end(p, backward->at);
@@ -168,7 +171,7 @@ static void check_result(kith_pipeline *p, const work *w)
             KITH_ERR_INVALID_ARG,
             "stage %d, microbatch %d: a result of %zu bytes and %d dimensions; valid are 0 to %zu and 0 to %d",
             w->action->stage, w->action->microbatch, view->nbytes, view->dim_count, capacity_nbytes, KITH_SHAPE_DIMS);
-        ki_pipe_fail_note(p, status, NULL, NULL);
+        ki_pipe_fail_note(p, status);
     }
     kith_pipeline_buffer as_filled = *view;
     ki_pipe_message_attach(w->result, w->result->memory, capacity_nbytes);
@@ -248,28 +251,39 @@ static kith_status compute_overlapped(kith_pipeline *p, size_t at)
 
 static void call_zero_grad(kith_pipeline *p)
 {
-    if (!p->is_failed && p->callbacks.zero_grad != NULL)
-        ki_pipe_fail_note(p, p->callbacks.zero_grad(p->callbacks.user), "zero_grad", NULL);
+    if (p->is_failed || p->callbacks.zero_grad == NULL)
+        return;
+    ki_pipe_fail_watch(p);
+    ki_pipe_fail_callback(p, p->callbacks.zero_grad(p->callbacks.user), "zero_grad", NULL);
 }
 
 /* Other ranks may be in the same collective: failed or not, it is called. */
 static void call_shard(kith_pipeline *p, int stage, int is_gathered)
 {
-    if (p->callbacks.shard != NULL)
-        ki_pipe_fail_note(p, p->callbacks.shard(p->callbacks.user, stage, is_gathered), "shard", NULL);
+    if (p->callbacks.shard == NULL)
+        return;
+    ki_pipe_fail_watch(p);
+    ki_pipe_fail_callback(p, p->callbacks.shard(p->callbacks.user, stage, is_gathered), "shard", NULL);
+}
+
+static void call_optimizer(kith_pipeline *p)
+{
+    if (p->is_failed || p->callbacks.optimizer_step == NULL)
+        return;
+    ki_pipe_fail_watch(p);
+    ki_pipe_fail_callback(p, p->callbacks.optimizer_step(p->callbacks.user), "optimizer_step", NULL);
 }
 
 static kith_status settle(kith_pipeline *p)
 {
     kith_status status = ki_pipe_reduce_finish(p);
     if (status == KITH_OK)
-        status = ki_pipe_fail_agree(p, p->own_status);
+        status = ki_pipe_fail_agree(p);
     if (status != KITH_OK)
         return status;
     p->is_settled = true;
-    p->is_failed = p->agreed != KITH_OK;
-    if (!p->is_failed && p->callbacks.optimizer_step != NULL)
-        ki_pipe_fail_note(p, p->callbacks.optimizer_step(p->callbacks.user), "optimizer_step", NULL);
+    p->is_failed = p->agreed.status != KITH_OK;
+    call_optimizer(p);
     return KITH_OK;
 }
 

@@ -9,6 +9,10 @@
  */
 #include "pipeline.h"
 
+#include "core/base/mem.h"
+#include "core/op.h"
+
+#include <kith/coll.h>
 #include <stdlib.h>
 
 enum { IS_REDUCED = 1, IS_TIED = 2 };
@@ -76,7 +80,8 @@ static kith_status check_tied(const kith_pipeline *p, const unsigned char *marks
     if (first == last) /* one copy */
         return KITH_OK;
     if (has_one && !at_first)
-        return ki_fail(KITH_ERR_INVALID_ARG, "tied weights, but the plan has no REDUCE_TIED: lower it with has_tied");
+        return ki_fail(KITH_ERR_INVALID_ARG, "tied weights, but the plan has no REDUCE_TIED: lower its computation "
+                                             "(kith_schedule_compute_only()) with has_tied");
     if (!has_one && at_first && (p->rank == first || p->rank == last))
         return ki_fail(KITH_ERR_INVALID_ARG, "the plan has REDUCE_TIED, but options.tied is NULL on rank %d", p->rank);
     return KITH_OK;
@@ -91,7 +96,42 @@ static kith_status check_bucket(const kith_pipeline *p, const kith_grad_bucket *
                        KITH_DTYPE_COUNT - 1);
     if (b->grad == NULL && b->count > 0)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s of stage %d: grad is NULL", what, b->stage);
+    size_t nbytes;
+    if (!ki_mul(b->count, kith_dtype_nbytes(b->dtype), &nbytes) || nbytes > PTRDIFF_MAX)
+        return ki_fail(KITH_ERR_INVALID_ARG, "%s of stage %d: %zu elements of %s do not fit into memory", what,
+                       b->stage, b->count, kith_dtype_name(b->dtype));
     return KITH_OK;
+}
+
+/* Before a step could fail over it, and with it the group. */
+static kith_status check_op(const kith_pipeline *p)
+{
+    const kith_pipeline_options *o = &p->options;
+    if (ki_op_get(p->ctx, o->dp_op) == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG,
+                       "dp_op: %d is no operator of this context (sum, prod, min, max, avg, band, bor, bxor, or one "
+                       "that was created)",
+                       (int)o->dp_op);
+    for (size_t i = 0; i < o->bucket_count && o->dp_group != NULL; i++) {
+        kith_status status = kith_coll_query(o->dp_group, KITH_ALL_REDUCE, o->buckets[i].dtype, o->dp_op);
+        if (status != KITH_OK)
+            return ki_fail_context(status, "dp_op for a gradient bucket of stage %d", o->buckets[i].stage);
+    }
+    return KITH_OK;
+}
+
+/* Its stage is the one whose REDUCE_TIED this rank has. */
+static kith_status check_tied_bucket(const kith_pipeline *p)
+{
+    const kith_grad_bucket *tied = p->options.tied;
+    if (tied == NULL)
+        return KITH_OK;
+    kith_status status = check_bucket(p, tied, "a tied weight");
+    if (status == KITH_OK && tied->stage != 0 && tied->stage != p->stages - 1)
+        return ki_fail(KITH_ERR_INVALID_ARG,
+                       "a tied weight of stage %d: the first stage, 0, and the last, %d, share it", tied->stage,
+                       p->stages - 1);
+    return status;
 }
 
 static kith_status check_buckets(const kith_pipeline *p, const unsigned char *marks)
@@ -111,7 +151,8 @@ static kith_status check_buckets(const kith_pipeline *p, const unsigned char *ma
             return ki_fail(KITH_ERR_UNSUPPORTED, "is_ordered with a gradient bucket of %s: f32 and f64 can be",
                            kith_dtype_name(b->dtype));
     }
-    return o->tied != NULL ? check_bucket(p, o->tied, "a tied weight") : KITH_OK;
+    kith_status status = check_tied_bucket(p);
+    return status == KITH_OK ? check_op(p) : status;
 }
 
 static kith_status check_ranks(const kith_pipeline *p, unsigned char *marks)

@@ -1,9 +1,9 @@
 /* schedules/pipeline_create.c - a pipeline is made by all its ranks together, or by none.
  *
  * First each rank makes its part without the others: options, plan, memory. Whatever that gave, it comes to the
- * agreement, so nobody waits for a rank that gave up. Then the ranks compare what must be the same: the plan, the sizes
- * of messages, the options that decide what is exchanged; over dp_group, the buckets. Last the two ranks that share a
- * weight get a group of their own.
+ * agreement, so nobody waits for a rank that gave up. Then the ranks compare what must be the same: first those of
+ * the pipeline among themselves, and only then over dp_group, which a rank may have been given by mistake, or not at
+ * all. Last the two ranks that share a weight get a group of their own.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -15,79 +15,6 @@
 #include <kith/p2p.h>
 #include <stddef.h>
 #include <stdlib.h>
-
-/* ---- what must be the same ---- */
-
-enum { FACT_PLAN, FACT_MESSAGES, FACT_OPTIONS, FACT_COUNT };
-
-static uint64_t hash_plan(const kith_schedule *s)
-{
-    int sizes[] = { s->ranks, s->stages, s->microbatches };
-    uint64_t hash = ki_hash(KI_HASH_INIT, sizes, sizeof sizes);
-    hash = ki_hash(hash, s->rank_of_stage, (size_t)s->stages * sizeof *s->rank_of_stage);
-    for (int rank = 0; rank < s->ranks; rank++)
-        hash = ki_hash(hash, s->lists[rank].actions, s->lists[rank].count * sizeof *s->lists[rank].actions);
-    return hash;
-}
-
-static uint64_t hash_messages(const kith_pipeline *p)
-{
-    uint64_t hash = KI_HASH_INIT;
-    for (int boundary = 0; boundary + 1 < p->stages; boundary++) {
-        uint64_t nbytes = ki_pipe_program_boundary_nbytes(p, boundary);
-        hash = ki_hash(hash, &nbytes, sizeof nbytes);
-    }
-    return hash;
-}
-
-static uint64_t hash_buckets(const kith_pipeline *p)
-{
-    uint64_t hash = KI_HASH_INIT;
-    for (size_t i = 0; i < p->options.bucket_count; i++) {
-        const kith_grad_bucket *b = &p->options.buckets[i];
-        uint64_t values[] = { (uint64_t)b->stage, b->count, (uint64_t)b->dtype };
-        hash = ki_hash(hash, values, sizeof values);
-    }
-    return hash;
-}
-
-static uint64_t pack_options(const kith_pipeline *p)
-{
-    kith_group *dp_group = p->options.dp_group;
-    size_t dp_size = dp_group != NULL ? (size_t)kith_group_size(dp_group) : 0;
-    return (uint64_t)dp_size * 4 + (p->options.is_ordered ? 2 : 0) + (p->options.shares_loss ? 1 : 0);
-}
-
-/* All ranks see all facts, so they come to the same sentence. what: [FACT_COUNT]. facts: room for all ranks'. */
-static kith_status compare(kith_group *group, const uint64_t *mine, uint64_t *facts, const char *const *what,
-                           kith_status *verdict)
-{
-    kith_status status = kith_all_gather(group, mine, facts, FACT_COUNT, KITH_UINT64);
-    if (status != KITH_OK)
-        return status;
-    for (int rank = 1; rank < kith_group_size(group); rank++)
-        for (int i = 0; i < FACT_COUNT; i++)
-            if (facts[rank * FACT_COUNT + i] != facts[i]) {
-                *verdict =
-                    ki_fail(KITH_ERR_MISMATCH, "ranks 0 and %d of group '%s' came to a pipeline with different %s",
-                            rank, kith_group_name(group), what[i]);
-                return KITH_OK;
-            }
-    return KITH_OK;
-}
-
-static kith_status compare_all(kith_pipeline *p, uint64_t *facts, kith_status *verdict)
-{
-    static const char *const in_pipeline[] = { "plans", "message sizes",
-                                               "options (dp_group and its size, is_ordered, shares_loss)" };
-    static const char *const in_replicas[] = { "plans", "message sizes", "gradient buckets" };
-    uint64_t mine[FACT_COUNT] = { hash_plan(p->schedule), hash_messages(p), pack_options(p) };
-    kith_status status = compare(p->group, mine, facts, in_pipeline, verdict);
-    if (status != KITH_OK || p->options.dp_group == NULL)
-        return status;
-    mine[FACT_OPTIONS] = hash_buckets(p);
-    return compare(p->options.dp_group, mine, facts, in_replicas, verdict);
-}
 
 /* ---- this rank's part ---- */
 
@@ -101,17 +28,34 @@ static kith_status take_callbacks(kith_pipeline *p, const kith_pipeline_callback
     return KITH_OK;
 }
 
-static kith_status take_options(kith_pipeline *p, const kith_pipeline_options *given)
+/* Of a dp_group that is none, nobody can be met; of one that holds a second rank of the pipeline, not in the order in
+ * which all others meet. */
+static kith_status check_dp_group(kith_group *group, kith_group *dp_group)
 {
-    kith_pipeline_options *o = &p->options;
+    if (dp_group == NULL)
+        return KITH_OK;
+    if (kith_group_rank(dp_group) < 0 || kith_group_ctx(dp_group) != kith_group_ctx(group))
+        return ki_fail(KITH_ERR_INVALID_ARG, "dp_group is no group of the pipeline's context");
+    for (int rank = 0; rank < kith_group_size(group); rank++)
+        if (rank != kith_group_rank(group) &&
+            kith_group_rank_of_world(dp_group, kith_group_world_rank(group, rank)) >= 0)
+            return ki_fail(KITH_ERR_INVALID_ARG,
+                           "dp_group '%s' holds ranks %d and %d of the pipeline: it is for ranks with the same stages",
+                           kith_group_name(dp_group), kith_group_rank(group), rank);
+    return KITH_OK;
+}
+
+/* Fills o as far as the options are good; dp_group is NULL where it is not. */
+static kith_status take_options(kith_group *group, kith_pipeline_options *o, const kith_pipeline_options *given)
+{
     *o = (kith_pipeline_options)KITH_PIPELINE_OPTIONS_INIT;
     if (given != NULL && !ki_options_copy(o, sizeof *o, given, offsetof(kith_pipeline_options, buckets)))
         return ki_fail(KITH_ERR_INVALID_ARG, "options of a pipeline are not filled with KITH_PIPELINE_OPTIONS_INIT");
-    bool is_foreign = o->dp_group != NULL && kith_group_ctx(o->dp_group) != p->ctx;
-    if (is_foreign) /* nobody can be met there */
+    kith_status status = check_dp_group(group, o->dp_group);
+    if (status != KITH_OK) {
         o->dp_group = NULL;
-    if (is_foreign)
-        return ki_fail(KITH_ERR_INVALID_ARG, "dp_group is no group of the pipeline's context");
+        return status;
+    }
     if (o->prefetch < 0)
         return ki_fail(KITH_ERR_INVALID_ARG, "prefetch %d: valid are 0 (one message) and up", o->prefetch);
     o->prefetch = o->prefetch == 0 ? 1 : o->prefetch;
@@ -132,12 +76,12 @@ static kith_status take_schedule(kith_pipeline *p, const kith_schedule *schedule
     if (tags - 1 > KITH_TAG_MAX)
         return ki_fail(KITH_ERR_INVALID_ARG, "%d stages and %d microbatches need %lld tags: messages have %lld",
                        p->stages, p->microbatches, (long long)tags, (long long)KITH_TAG_MAX + 1);
-    if (!kith_schedule_is_lowered(schedule)) {
-        kith_status status = kith_schedule_lower(schedule, NULL, &p->owned_schedule);
-        if (status != KITH_OK)
-            return status;
+    kith_status status = kith_schedule_is_lowered(schedule) ? ki_pipe_complete(schedule, &p->owned_schedule)
+                                                            : kith_schedule_lower(schedule, NULL, &p->owned_schedule);
+    if (status != KITH_OK)
+        return status;
+    if (p->owned_schedule != NULL)
         p->schedule = p->owned_schedule;
-    }
     return kith_schedule_check(p->schedule, NULL, NULL);
 }
 
@@ -182,7 +126,9 @@ static kith_status allocate(kith_pipeline *p)
 static kith_status make(kith_pipeline *p, const kith_schedule *schedule, const kith_pipeline_callbacks *callbacks,
                         const kith_pipeline_options *options)
 {
-    kith_status status = take_options(p, options);
+    kith_status status = take_options(p->group, &p->options, options);
+    if (status == KITH_OK)
+        status = ki_pipe_compare_allocate(p);
     if (status == KITH_OK)
         status = take_callbacks(p, callbacks);
     if (status == KITH_OK)
@@ -204,70 +150,79 @@ static kith_status make(kith_pipeline *p, const kith_schedule *schedule, const k
 
 /* ---- together ---- */
 
+static bool is_tied(const kith_pipeline *p)
+{
+    int first = p->schedule->rank_of_stage[0], last = p->schedule->rank_of_stage[p->stages - 1];
+    const ki_action_list *list = &p->schedule->lists[first];
+    for (size_t i = 0; i < list->count && first != last; i++)
+        if (list->actions[i].type == KITH_ACTION_REDUCE_TIED)
+            return true;
+    return false;
+}
+
 /* The ranks of the first and of the last stage, when the plan adds up a weight that they share. */
 static kith_status make_tied_group(kith_pipeline *p)
 {
     int ranks[] = { p->schedule->rank_of_stage[0], p->schedule->rank_of_stage[p->stages - 1] };
-    bool is_tied = false;
-    for (size_t i = 0; i < p->schedule->lists[ranks[0]].count; i++)
-        is_tied = is_tied || p->schedule->lists[ranks[0]].actions[i].type == KITH_ACTION_REDUCE_TIED;
-    if (!is_tied || ranks[0] == ranks[1])
-        return KITH_OK;
-    return kith_group_create(p->group, ranks, 2, NULL, &p->tied_group);
+    kith_status status = kith_group_create(p->group, ranks, 2, NULL, &p->tied_group);
+    if (status != KITH_OK || p->tied_group == NULL)
+        return status;
+    return kith_coll_query(p->tied_group, KITH_ALL_REDUCE, p->options.tied->dtype, KITH_SUM);
 }
 
-/* Agreement on what each rank has come to: the verdict is the same everywhere afterwards. */
-static kith_status agree(kith_pipeline *p, kith_status *verdict)
+/* In p->own what this rank has come to; in p->agreed what all have. A round ends with the same verdict on all ranks of
+ * all replicas. Returns the failure of a group. */
+static kith_status meet_pipeline(kith_pipeline *p)
 {
-    if (*verdict != KITH_OK)
-        ki_pipe_fail_note(p, *verdict, NULL, NULL);
-    kith_status status = ki_pipe_fail_agree(p, *verdict);
-    *verdict = p->agreed;
+    p->agreed = p->own;
+    kith_status status = ki_pipe_agree_over(p->group, &p->agreed);
+    if (status == KITH_OK && p->agreed.status == KITH_OK)
+        status = ki_pipe_compare_ranks(p, &p->agreed);
+    if (status == KITH_OK && p->options.dp_group != NULL)
+        status = ki_pipe_agree_over(p->options.dp_group, &p->agreed);
     return status;
 }
 
-static kith_status meet(kith_pipeline *p, uint64_t *facts, kith_status *verdict)
+static kith_status meet_replicas(kith_pipeline *p)
 {
-    kith_status status = agree(p, verdict);
-    if (status != KITH_OK || *verdict != KITH_OK)
-        return status;
-    status = compare_all(p, facts, verdict);
-    if (status == KITH_OK)
-        status = agree(p, verdict);
-    if (status != KITH_OK || *verdict != KITH_OK)
-        return status;
-    *verdict = make_tied_group(p);
-    return agree(p, verdict);
+    if (p->options.dp_group == NULL)
+        return KITH_OK;
+    kith_status status = ki_pipe_compare_replicas(p, &p->agreed);
+    return status == KITH_OK ? ki_pipe_agree(p->group, p->options.dp_group, &p->agreed) : status;
 }
 
-/* Makes the part and meets the others; p is filled as far as it came. */
-static kith_status make_together(kith_pipeline *p, const kith_schedule *schedule,
-                                 const kith_pipeline_callbacks *callbacks, const kith_pipeline_options *options)
+static kith_status meet_tied(kith_pipeline *p)
 {
-    kith_status verdict = make(p, schedule, callbacks, options);
-    size_t ranks = (size_t)kith_group_size(p->group), replicas = 0;
-    if (p->options.dp_group != NULL)
-        replicas = (size_t)kith_group_size(p->options.dp_group);
-    uint64_t *facts = ki_pipe_zeroed(ranks > replicas ? ranks : replicas, FACT_COUNT * sizeof *facts);
-    if (facts == NULL && verdict == KITH_OK)
-        verdict = ki_fail(KITH_ERR_NO_MEMORY, "no memory to compare %zu ranks of a pipeline", ranks);
-    kith_status status = meet(p, facts, &verdict);
-    free(facts);
-    if (status != KITH_OK)
-        return ki_pipe_fail_end(p, status);
-    return verdict == KITH_OK ? KITH_OK : ki_fail_quiet(verdict, "%s", p->detail);
+    if (!is_tied(p))
+        return KITH_OK;
+    ki_pipe_verdict_take(&p->own, make_tied_group(p));
+    return ki_pipe_fail_agree(p);
 }
 
-/* Without memory for the head there is still a status to bring. */
-static kith_status meet_without(kith_group *group, const kith_pipeline_options *options)
+static kith_status meet(kith_pipeline *p)
 {
-    kith_pipeline_options o = KITH_PIPELINE_OPTIONS_INIT;
-    if (options != NULL)
-        ki_options_copy(&o, sizeof o, options, offsetof(kith_pipeline_options, buckets));
-    kith_status agreed = KITH_OK;
-    kith_status status = ki_pipe_fail_agree_over(group, o.dp_group, KITH_ERR_NO_MEMORY, &agreed);
+    static kith_status (*const rounds[])(kith_pipeline *) = { meet_pipeline, meet_replicas, meet_tied };
+    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
+        kith_status status = rounds[i](p);
+        if (status != KITH_OK)
+            return ki_pipe_fail_end(p, status);
+        if (p->agreed.status != KITH_OK)
+            return ki_pipe_verdict_return(&p->agreed);
+    }
+    return KITH_OK;
+}
+
+/* Without a pipeline there is still a status to bring, as in meet_pipeline(). Its sentence is stored. */
+static kith_status meet_without(kith_group *group, const kith_pipeline_options *given, kith_status mine)
+{
+    ki_pipe_verdict v;
+    ki_pipe_verdict_clear(&v, group);
+    ki_pipe_verdict_take(&v, mine);
+    kith_pipeline_options o;
+    take_options(group, &o, given); /* for dp_group alone */
+    kith_status status = ki_pipe_agree(group, o.dp_group, &v);
     if (status == KITH_OK)
-        return agreed;
+        return ki_pipe_verdict_return(&v);
     ki_pipe_fail_abort(group);
     ki_pipe_fail_abort(o.dp_group);
     return status;
@@ -277,21 +232,25 @@ kith_status kith_pipeline_create(const kith_schedule *schedule, kith_group *grou
                                  const kith_pipeline_callbacks *callbacks, const kith_pipeline_options *options,
                                  kith_pipeline **pipeline)
 {
-    if (pipeline == NULL || kith_group_rank(group) < 0)
-        return ki_fail(KITH_ERR_INVALID_ARG, "kith_pipeline_create(): %s",
-                       pipeline == NULL ? "pipeline is NULL" : "group is no group");
+    if (kith_group_rank(group) < 0)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_pipeline_create(): group is no group");
+    if (pipeline == NULL)
+        return meet_without(group, options, ki_fail(KITH_ERR_INVALID_ARG, "kith_pipeline_create(): pipeline is NULL"));
     kith_pipeline *p = ki_pipe_zeroed(1, sizeof *p);
     if (p == NULL)
-        return meet_without(group, options);
+        return meet_without(group, options, ki_fail(KITH_ERR_NO_MEMORY, "no memory for a pipeline"));
     p->group = group;
     p->ctx = kith_group_ctx(group);
     p->rank = kith_group_rank(group);
-    kith_status status = make_together(p, schedule, callbacks, options);
+    ki_pipe_verdict_clear(&p->own, group);
+    ki_pipe_verdict_take(&p->own, make(p, schedule, callbacks, options));
+    kith_status status = meet(p);
+    free(p->facts);
+    p->facts = NULL;
     if (status != KITH_OK) {
-        char detail[KI_DETAIL_NBYTES];
-        memcpy(detail, p->detail, sizeof detail);
+        ki_pipe_verdict failed = p->fatal.status != KITH_OK ? p->fatal : p->agreed;
         kith_pipeline_destroy(p);
-        return ki_fail_quiet(status, "%s", detail);
+        return ki_pipe_verdict_return(&failed);
     }
     *pipeline = p;
     return KITH_OK;

@@ -1,7 +1,7 @@
-/* schedules/pipeline_fail.c - one status on all ranks, and what happens when there cannot be one.
+/* schedules/pipeline_fail.c - what a callback that failed leaves behind, and what happens when a group fails.
  *
- * Agreement goes over the pipeline first and over dp_group then: every group of the second kind has one rank of each
- * pipeline, so after both all ranks of all pipelines hold the lowest status of any. It costs two small collectives.
+ * A failure of a callback is noted with the world rank, the place and - where the callback failed in the library, or
+ * said why by its means - that sentence; pipeline_agree.c makes it everybody's.
  *
  * When a group fails there is nothing left to agree with. Ranks that wait for this one must hear of it, on dp_group
  * too, whose other members may all be well; so the groups that still work are aborted. Afterwards nothing is under way
@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,52 +24,83 @@ static kith_status clean_status(kith_status status)
     return status == KITH_OK || is_known ? status : KITH_ERR_INVALID_ARG;
 }
 
-static void describe(const kith_pipeline *p, kith_status given, const char *what, const kith_stage_call *call)
+/* ---- verdicts ---- */
+
+void ki_pipe_verdict_clear(ki_pipe_verdict *v, kith_group *group)
 {
-    kith_status status = clean_status(given);
-    if (what == NULL) /* the sentence is there */
+    v->status = KITH_OK;
+    v->world_rank = kith_group_world_rank(group, kith_group_rank(group));
+    v->sentence[0] = '\0';
+}
+
+void ki_pipe_verdict_take(ki_pipe_verdict *v, kith_status status)
+{
+    if (status == KITH_OK || v->status != KITH_OK)
         return;
+    v->status = clean_status(status);
+    snprintf(v->sentence, sizeof v->sentence, "world rank %d: %.*s", v->world_rank, KI_DETAIL_NBYTES - 32,
+             kith_error_detail());
+}
+
+void ki_pipe_verdict_share(ki_pipe_verdict *v, kith_group *group, kith_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(v->sentence, sizeof v->sentence, format, arguments);
+    va_end(arguments);
+    v->status = ki_fail(status, "%s", v->sentence);
+    v->world_rank = kith_group_world_rank(group, 0);
+}
+
+kith_status ki_pipe_verdict_return(const ki_pipe_verdict *v)
+{
+    return v->status == KITH_OK ? KITH_OK : ki_fail_quiet(v->status, "%s", v->sentence);
+}
+
+/* ---- callbacks ---- */
+
+void ki_pipe_fail_watch(kith_pipeline *p)
+{
+    kith_status last;
+    p->failures_before = ki_error_count(&last);
+}
+
+/* The sentence that came up in the callback, if it goes with what the callback returned. */
+static void find_cause(const kith_pipeline *p, kith_status returned, char *cause, size_t nbytes)
+{
+    kith_status last;
+    bool is_news = ki_error_count(&last) != p->failures_before;
+    if (is_news && last == returned)
+        snprintf(cause, nbytes, ": %s", kith_error_detail());
+}
+
+void ki_pipe_fail_callback(kith_pipeline *p, kith_status returned, const char *what, const kith_stage_call *call)
+{
+    if (returned == KITH_OK || p->own.status != KITH_OK)
+        return;
+    kith_status status = clean_status(returned);
+    char cause[KI_DETAIL_NBYTES] = "", place[64] = "";
+    find_cause(p, returned, cause, sizeof cause);
     if (call != NULL)
-        ki_fail(status, "%s of stage %d, microbatch %d, on rank %d of the pipeline returned %d (%s)", what, call->stage,
-                call->microbatch, p->rank, (int)given, kith_status_name(status));
-    else
-        ki_fail(status, "%s on rank %d of the pipeline returned %d (%s)", what, p->rank, (int)given,
-                kith_status_name(status));
+        snprintf(place, sizeof place, " of stage %d, microbatch %d,", call->stage, call->microbatch);
+    ki_fail(status, "%s%s on rank %d of group '%s' returned %d (%s)%s", what, place, p->rank, kith_group_name(p->group),
+            (int)returned, kith_status_name(status), cause);
+    ki_pipe_fail_note(p, status);
 }
 
-void ki_pipe_fail_note(kith_pipeline *p, kith_status status, const char *what, const kith_stage_call *call)
+void ki_pipe_fail_note(kith_pipeline *p, kith_status status)
 {
-    if (status == KITH_OK || p->own_status != KITH_OK)
-        return;
-    describe(p, status, what, call);
-    p->own_status = clean_status(status);
-    p->is_failed = true;
-    snprintf(p->detail, KI_DETAIL_NBYTES, "%s", kith_error_detail());
+    ki_pipe_verdict_take(&p->own, status);
+    p->is_failed = p->is_failed || status != KITH_OK;
 }
 
-/* Over one group. What a group answers while it works is the agreement; else its failure is returned. */
-static kith_status agree_over(kith_group *group, kith_status mine, kith_status *agreed)
+kith_status ki_pipe_fail_agree(kith_pipeline *p)
 {
-    *agreed = kith_agree(group, mine);
-    return *agreed == KITH_OK ? KITH_OK : kith_group_status(group);
+    p->agreed = p->own;
+    return ki_pipe_agree(p->group, p->options.dp_group, &p->agreed);
 }
 
-kith_status ki_pipe_fail_agree_over(kith_group *group, kith_group *dp_group, kith_status mine, kith_status *agreed)
-{
-    kith_status status = agree_over(group, mine, agreed);
-    if (status == KITH_OK && dp_group != NULL)
-        status = agree_over(dp_group, *agreed, agreed);
-    return status;
-}
-
-kith_status ki_pipe_fail_agree(kith_pipeline *p, kith_status mine)
-{
-    kith_status status = ki_pipe_fail_agree_over(p->group, p->options.dp_group, mine, &p->agreed);
-    bool has_own_sentence = mine == p->agreed && p->detail[0] != '\0';
-    if (status == KITH_OK && p->agreed != KITH_OK && !has_own_sentence)
-        snprintf(p->detail, KI_DETAIL_NBYTES, "%s", kith_error_detail());
-    return status;
-}
+/* ---- groups ---- */
 
 void ki_pipe_fail_abort(kith_group *group)
 {
@@ -93,11 +125,11 @@ static void drain(kith_pipeline *p)
 
 kith_status ki_pipe_fail_end(kith_pipeline *p, kith_status status)
 {
-    snprintf(p->detail, KI_DETAIL_NBYTES, "%s", kith_error_detail());
-    p->fatal = status;
+    p->fatal.status = status;
+    snprintf(p->fatal.sentence, sizeof p->fatal.sentence, "%s", kith_error_detail());
     ki_pipe_fail_abort(p->tied_group);
     ki_pipe_fail_abort(p->group);
     ki_pipe_fail_abort(p->options.dp_group);
     drain(p);
-    return ki_fail_quiet(status, "%s", p->detail);
+    return ki_pipe_verdict_return(&p->fatal);
 }

@@ -30,8 +30,10 @@ static kith_status start_buckets(kith_pipeline *p, int stage)
 
 kith_status ki_pipe_reduce_start(kith_pipeline *p, int stage)
 {
-    if (p->callbacks.reduce != NULL)
-        ki_pipe_fail_note(p, p->callbacks.reduce(p->callbacks.user, stage), "reduce", NULL);
+    if (p->callbacks.reduce != NULL) {
+        ki_pipe_fail_watch(p);
+        ki_pipe_fail_callback(p, p->callbacks.reduce(p->callbacks.user, stage), "reduce", NULL);
+    }
     if (p->options.dp_group == NULL)
         return KITH_OK;
     if (p->tied_request != NULL && stage == p->tied_stage) {
@@ -57,7 +59,9 @@ kith_status ki_pipe_reduce_finish(kith_pipeline *p)
         status = start_buckets(p, p->tied_stage);
     for (size_t i = 0; i < p->options.bucket_count && status == KITH_OK; i++)
         status = kith_wait(&p->reductions[i]);
-    if (status == KITH_OK && p->has_reduce && p->callbacks.reduce_finish != NULL)
-        ki_pipe_fail_note(p, p->callbacks.reduce_finish(p->callbacks.user), "reduce_finish", NULL);
+    if (status == KITH_OK && p->has_reduce && p->callbacks.reduce_finish != NULL) {
+        ki_pipe_fail_watch(p);
+        ki_pipe_fail_callback(p, p->callbacks.reduce_finish(p->callbacks.user), "reduce_finish", NULL);
+    }
     return status;
 }

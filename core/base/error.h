@@ -20,6 +20,10 @@ kith_status ki_fail_quiet(kith_status status, const char *format, ...) __attribu
 /* Puts "context: " before the stored detail. Returns status. */
 kith_status ki_fail_context(kith_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* How many failures the calling thread has stored, and the status of the last one (KITH_OK: none): whoever called a
+ * function of somebody else's can tell whether the detail is news, and goes with what was returned. */
+unsigned long ki_error_count(kith_status *last);
+
 #define KI_DETAIL_NBYTES 1024
 
 #endif

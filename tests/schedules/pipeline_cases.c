@@ -55,7 +55,8 @@ void trial_end(trial *t)
     kith_schedule_destroy(t->plan);
 }
 
-static const pipeline_case *const tables[] = { pipeline_results, pipeline_trouble };
+static const pipeline_case *const tables[] = { pipeline_results, pipeline_trouble, pipeline_meeting, pipeline_files,
+                                               pipeline_progress };
 
 static const pipeline_case *find(const char *name, bool is_listing)
 {

@@ -20,15 +20,6 @@ static void wanted_of(const toy_options *o, double *grads)
     toy_reference(o, parameters, grads, losses);
 }
 
-static void reset_parameters(toy *t)
-{
-    double parameters[PARAMETERS];
-    toy_parameters(&t->options, parameters);
-    for (int i = 0; i < t->stage_count; i++)
-        memcpy(t->stages[i].parameters, parameters + t->stages[i].first_layer * LAYER_PARAMETERS,
-               (size_t)t->stages[i].layer_count * LAYER_PARAMETERS * sizeof(double));
-}
-
 /* ---- delays ---- */
 
 /* Ranks sleep at random before their calls. Small messages wait at the receiver, large ones at the sender. */
@@ -48,7 +39,7 @@ static void case_delays(rank_info *info)
             t.toy.message_nbytes = t.options.message_nbytes = 300000;
         trial_start(&t, info->world);
         for (int step = 0; step < 2; step++) {
-            reset_parameters(&t.toy);
+            toy_reset(&t.toy);
             REQUIRE_OK(kith_pipeline_step(t.pipeline));
             toy_expect_grads(&t.toy, wanted, t.what);
         }
@@ -66,7 +57,7 @@ static int sum_over(kith_group *group, int mine)
 
 static void expect_recovered(trial *t, const double *wanted)
 {
-    reset_parameters(&t->toy);
+    toy_reset(&t->toy);
     t->toy.fault = FAULT_NONE;
     t->toy.steps = 0;
     REQUIRE_OK(kith_pipeline_step(t->pipeline));
@@ -91,8 +82,10 @@ static void try_fault(trial *t, kith_group *world, int failing, toy_fault fault,
     if (status != expected)
         rank_fail(__FILE__, __LINE__, "%s, fault %d on rank %d: wanted %s, got %s: %s", t->what, (int)fault, failing,
                   kith_status_name(expected), kith_status_name(status), detail);
+    char who[32];
+    snprintf(who, sizeof who, "world rank %d: ", failing);
     if (expected != KITH_OK)
-        REQUIRE_TEXT(detail, is_mine && fault == FAULT_RESULT ? "microbatch" : "rank");
+        REQUIRE_TEXT(detail, who); /* on all ranks, also those that hear of it over dp_group */
     if (expected != KITH_OK && fault != FAULT_OPTIMIZER)
         REQUIRE(t->toy.steps == 0);
     expect_recovered(t, wanted);
@@ -298,8 +291,8 @@ typedef struct creation {
     kith_pipeline_options options;
 } creation;
 
-/* All ranks get the status and a sentence with the part - where it is local, that rank alone has the sentence - and the
- * group goes on. */
+/* All ranks get the status and a sentence with the part - where it is local, with the rank that it is of - and the group
+ * goes on. */
 static void refused(rank_info *info, const creation *c, kith_status wanted, const char *part, bool is_local, int line)
 {
     kith_pipeline *const untouched = (kith_pipeline *)(uintptr_t)64;
@@ -308,7 +301,9 @@ static void refused(rank_info *info, const creation *c, kith_status wanted, cons
     if (status != wanted || pipeline != untouched)
         rank_fail(__FILE__, line, "wanted %s, got %s: %s", kith_status_name(wanted), kith_status_name(status),
                   kith_error_detail());
-    require_text(__FILE__, line, kith_error_detail(), is_local && info->rank != 0 ? "rank 0" : part);
+    require_text(__FILE__, line, kith_error_detail(), part);
+    if (is_local)
+        require_text(__FILE__, line, kith_error_detail(), "world rank 0: ");
     REQUIRE_OK(kith_barrier(info->world));
 }
 
@@ -348,7 +343,7 @@ static void refuse_arguments(rank_info *info, const creation *good)
     c = *good;
     c.callbacks.loss = NULL;
     c.options.shares_loss = 1;
-    REFUSED(&c, KITH_ERR_INVALID_ARG, info->rank == info->size - 1 ? "shares_loss" : "rank", false);
+    REFUSED(&c, KITH_ERR_INVALID_ARG, "shares_loss", false);
 }
 
 static void refuse_buckets(rank_info *info, const creation *good)
@@ -371,6 +366,12 @@ static void refuse_buckets(rank_info *info, const creation *good)
     REFUSED(&c, KITH_ERR_INVALID_ARG, "grad is NULL", true);
     c = *good;
     bucket.grad = &grad;
+    bucket.count = SIZE_MAX / 4;
+    c.options.buckets = &bucket;
+    c.options.bucket_count = is_mine;
+    REFUSED(&c, KITH_ERR_INVALID_ARG, "do not fit", true);
+    c = *good;
+    bucket.count = 1;
     if (is_mine)
         c.options.tied = &bucket;
     REFUSED(&c, KITH_ERR_INVALID_ARG, "REDUCE_TIED", true);
@@ -393,15 +394,13 @@ static void refuse_differences(rank_info *info, const creation *good, const kith
     c.options.shares_loss = is_mine;
     REFUSED(&c, KITH_ERR_MISMATCH, "shares_loss", false);
     c = *good;
-    if (is_mine)
-        c.options.dp_group = info->world;
-    if (info->size == 1)
-        return;
+    c.options.is_ordered = is_mine;
+    REFUSED(&c, KITH_ERR_MISMATCH, "is_ordered", false);
+    c = *good;
     c.options.dp_group = info->world; /* replicas have the same stages; these do not */
-    kith_grad_bucket bucket = { info->rank, &(double){ 0 }, 1, KITH_F64 };
-    c.options.buckets = &bucket;
-    c.options.bucket_count = 1;
-    REFUSED(&c, KITH_ERR_MISMATCH, "different gradient buckets", false);
+    REFUSED(&c, KITH_ERR_INVALID_ARG, "ranks with the same stages", false);
+    c.options.dp_group = is_mine ? info->world : NULL;
+    REFUSED(&c, KITH_ERR_INVALID_ARG, "ranks with the same stages", true);
 }
 
 /* Plans that are right as far as messages go. */

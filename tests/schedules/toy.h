@@ -116,6 +116,8 @@ kith_pipeline_options toy_pipeline_options(const toy *t);
 kith_pipeline_callbacks toy_callbacks(toy *t);
 /* Gets the slots that the pipeline says. */
 void toy_attach(toy *t, const kith_pipeline *pipeline);
+/* Parameters as at the beginning: so that each step is exact. */
+void toy_reset(toy *t);
 void toy_destroy(toy *t);
 
 /* Fails the rank unless gradients (or parameters) of its stages are, bit by bit, those of the whole model. */

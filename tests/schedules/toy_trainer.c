@@ -353,6 +353,15 @@ void toy_attach(toy *t, const kith_pipeline *pipeline)
     }
 }
 
+void toy_reset(toy *t)
+{
+    double parameters[PARAMETERS];
+    toy_parameters(&t->options, parameters);
+    for (int i = 0; i < t->stage_count; i++)
+        memcpy(t->stages[i].parameters, parameters + t->stages[i].first_layer * LAYER_PARAMETERS,
+               (size_t)t->stages[i].layer_count * LAYER_PARAMETERS * sizeof(double));
+}
+
 void toy_destroy(toy *t)
 {
     for (int i = 0; i < t->stage_count; i++) {
