@@ -3,7 +3,8 @@
  * Each subcommand is one row: a name, one line for the overview, a help text and a function. The rows are listed in
  * main.c; a new subcommand is a new file that defines its row, plus one line there.
  *
- * Exit statuses that all share: 0 fine, 2 wrong usage; what else a subcommand returns stands in its help text.
+ * Exit statuses that all share: 0 fine, 2 wrong usage or output that cannot be written; what else a subcommand returns
+ * stands in its help text.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

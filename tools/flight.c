@@ -21,7 +21,8 @@ static const char flight_help[] =
     "  --json    an object {\"groups\": [{\"name\", \"id\", \"members\", \"records\", \"first_seq\", \"last_seq\",\n"
     "            \"findings\": [{\"kind\", \"seq\", \"ranks\", \"text\"}]}], \"bad_files\": [{\"file\", \"line\", "
     "\"text\"}]}\n\n"
-    "Exit status: 0 nothing wrong, 1 something was found, 2 wrong usage or a file that cannot be used.\n\n"
+    "Exit status: 0 nothing wrong, 1 something was found, 2 wrong usage, or something cannot be read or\n"
+    "written.\n\n"
     "Example: kith flight /tmp/records\n";
 
 static int flight_main(int argc, char **argv);

@@ -21,7 +21,7 @@ static const char info_help[] =
     "                kith_init_options.settings\n"
     "  --algorithms  the collectives' algorithms, what each costs, and the rules by which they are chosen\n"
     "  --json        everything, as one JSON object with version, backends, devices, config, algorithms\n\n"
-    "Exit status: 0, 1 when the library cannot tell, 2 wrong usage.\n\n"
+    "Exit status: 0, 1 when the library cannot tell, 2 wrong usage, or output that cannot be written.\n\n"
     "Example: KITH_BACKEND=ucx kith info --config\n";
 
 static int info_main(int argc, char **argv);

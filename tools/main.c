@@ -83,14 +83,13 @@ static bool wants_help(int argc, char **argv)
     return argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 }
 
-/* Output that could not be written (a full disk) is a failure too. */
+/* Output that could not be written (a full disk) is a failure too; who has said so returned 2 already. */
 static int finish(int status)
 {
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == KI_EXIT_OK) {
-        perror("kith: cannot write the output");
-        return 1;
-    }
-    return status;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status == KI_EXIT_USAGE)
+        return status;
+    perror("kith: cannot write standard output");
+    return KI_EXIT_USAGE;
 }
 
 int main(int argc, char **argv)

@@ -1,12 +1,18 @@
-/* tools/output.c - see output.h.
+/* tools/output.c - see output.h. A file is written beside the one that it replaces and takes its name in the end, so a
+ * full disk leaves the old one as it was.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool ki_output_open(ki_output *self, const ki_command *command)
@@ -35,14 +41,76 @@ static int write_to(FILE *file, const char *bytes, size_t nbytes)
     return errno != 0 ? errno : EIO;
 }
 
-static int write_file(const char *path, const char *bytes, size_t nbytes)
+static int write_and_close(FILE *file, const char *bytes, size_t nbytes)
 {
-    FILE *file = fopen(path, "wb");
-    if (file == NULL)
-        return errno;
     int cause = write_to(file, bytes, nbytes);
     if (fclose(file) != 0 && cause == 0)
         cause = errno;
+    return cause;
+}
+
+/* Devices and pipes; and files that another one could not stand in for: with several names, or somebody else's. */
+static bool is_written_in_place(const char *path, mode_t *mode)
+{
+    struct stat found;
+    if (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0)
+        return true;
+    if (stat(path, &found) != 0) {
+        mode_t mask = umask(0);
+        umask(mask);
+        *mode = 0666 & ~mask;
+        return lstat(path, &found) == 0; /* a link to nothing: what it names is made */
+    }
+    *mode = found.st_mode & 07777;
+    return !S_ISREG(found.st_mode) || found.st_nlink > 1 || found.st_uid != geteuid() || access(path, W_OK) != 0;
+}
+
+/* Opens a file beside path, which may be a link, for the name that *real gets (free()). NULL: that cannot be. */
+static FILE *open_beside(const char *path, mode_t mode, char **real, char **beside)
+{
+    *real = realpath(path, NULL);
+    if (*real == NULL)
+        *real = strdup(path);
+    if (*real == NULL || asprintf(beside, "%s.XXXXXX", *real) < 0) {
+        *beside = NULL;
+        return NULL;
+    }
+    int fd = mkostemp(*beside, O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    FILE *file = fchmod(fd, mode) == 0 ? fdopen(fd, "wb") : NULL;
+    if (file == NULL) {
+        close(fd);
+        unlink(*beside);
+    }
+    return file;
+}
+
+/* What was there under the name stays until all of the new is on the disk. */
+static int replace_file(FILE *file, const char *beside, const char *real, const char *bytes, size_t nbytes)
+{
+    int cause = write_and_close(file, bytes, nbytes);
+    if (cause == 0 && rename(beside, real) != 0)
+        cause = errno;
+    if (cause != 0)
+        unlink(beside);
+    return cause;
+}
+
+static int write_file(const char *path, const char *bytes, size_t nbytes)
+{
+    char *real = NULL, *beside = NULL;
+    mode_t mode = 0;
+    FILE *file = is_written_in_place(path, &mode) ? NULL : open_beside(path, mode, &real, &beside);
+    int cause;
+    if (file != NULL)
+        cause = replace_file(file, beside, real, bytes, nbytes);
+    else if ((file = fopen(path, "wb")) != NULL) /* also where the folder takes no new files */
+        cause = write_and_close(file, bytes, nbytes);
+    else
+        cause = errno;
+    free(real);
+    free(beside);
     return cause;
 }
 

@@ -52,7 +52,7 @@ static const char plan_help[] =
     "  --world N           ranks to lay out with --search; default: as many as the machine has room for\n"
     "  --top N             how many layouts --search shows; default 10\n"
     "  --format FORM       text (default) or json\n\n"
-    "Exit status: 0, 1 when there is no such plan or none fits, 2 wrong usage.\n\n"
+    "Exit status: 0, 1 when there is no such plan or none fits, 2 wrong usage, or output that cannot be written.\n\n"
     "Example: kith plan --model llama-2-70b --tp 8 --batch 4 --seq 4096\n";
 
 static int plan_main(int argc, char **argv);

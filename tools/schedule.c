@@ -48,7 +48,8 @@ static const char schedule_help[] =
     "  --width N           columns of the timeline; default 100\n"
     "  --color WHEN        auto (default), always, never\n"
     "  --ascii             no characters beyond ASCII\n\n"
-    "Exit status: 0, 1 when the check finds something, 2 when there is no such plan, or wrong usage.\n\n"
+    "Exit status: 0, 1 when the check finds something, 2 when there is no such plan, wrong usage, or something cannot be\n"
+    "read or written.\n\n"
     "Example: kith schedule --kind 1f1b --ranks 4 --microbatches 8 --cost F=1,B=2\n";
 
 static int schedule_main(int argc, char **argv);

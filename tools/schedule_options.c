@@ -135,6 +135,12 @@ static bool read_word(int option, const char *const *names, int count, int *valu
     return false;
 }
 
+static bool refuse(const char *sentence)
+{
+    ki_usage_error(&ki_command_schedule, "%s", sentence);
+    return false;
+}
+
 static bool library_says_no(void)
 {
     ki_usage_error(&ki_command_schedule, "%s", kith_error_detail());
@@ -273,7 +279,7 @@ static bool take(int option, ki_schedule_request *r, given *g)
         return read_report(r);
     case OPT_OUTPUT:
         r->output = optarg;
-        return true;
+        return optarg[0] != '\0' || refuse("--output: the name of the file is empty");
     case OPT_WIDTH:
         return read_int(option, 40, 4096, &r->printing.width);
     case OPT_COLOR:
@@ -291,12 +297,6 @@ static bool take(int option, ki_schedule_request *r, given *g)
 }
 
 /* ---- what belongs together ---- */
-
-static bool refuse(const char *sentence)
-{
-    ki_usage_error(&ki_command_schedule, "%s", sentence);
-    return false;
-}
 
 static bool is_for_one(ki_schedule_report report)
 {

@@ -203,6 +203,8 @@ static int apply(ki_topo_options *options, int option, char **argv)
     case 'f':
         return set_format(options, optarg);
     case 'o':
+        if (optarg[0] == '\0')
+            return ki_usage_error(&ki_command_topo, "--output: the name of the file is empty");
         options->output = optarg;
         return KI_EXIT_OK;
     case OPTION_EXPORT:

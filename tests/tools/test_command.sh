@@ -28,9 +28,26 @@ fails 2 "did you mean 'flight'?" "$kith" flihgt
 fails 2 "'kith --help' lists them" "$kith" something
 fails 2 "did you mean 'info'?" "$kith" help imfo
 check "nothing is printed to stdout on wrong usage" out_is_empty
-if [ -e /dev/full ]; then
-    "$kith" --help >/dev/full 2>"$work/err"
+
+# words...: what they print cannot be written
+full() {
+    "$kith" "$@" >/dev/full 2>"$work/err" </dev/null
     status=$?
-    check "output that cannot be written is a failure" status_is 1
+    check "kith $* to a full device ends with 2" status_is 2
+    check "kith $* to a full device says so" err_has "cannot write standard output"
+}
+if [ -e /dev/full ]; then
+    full --help
+    full --version
+    full help run
+    for name in run info flight bench plan schedule topo; do
+        full $name --help
+    done
+    full info
+    full plan --list
+    full plan --model llama-2-7b
+    full schedule --list
+    full schedule --kind 1f1b --ranks 2 --microbatches 2
+    full topo --list-constants
 fi
 finish
