@@ -23,6 +23,7 @@ typedef struct slot {
 } slot;
 
 typedef struct trainer {
+    kith_ctx *ctx;
     float weights[WIDTH], grads[WIDTH];
     slot slots[MICROBATCHES]; /* kith_pipeline_slots() tells how many are needed, which is no more */
 } trainer;
@@ -52,6 +53,7 @@ static kith_status forward(void *user, const kith_stage_call *call)
         memcpy(s->x, call->input->data, sizeof s->x);
     for (int i = 0; i < WIDTH; i++)
         s->y[i] = t->weights[i] * s->x[i];
+    kith_progress(t->ctx); /* between layers of a real stage: large messages move while somebody is in the library */
     if (call->output != NULL) /* NULL on the last stage */
         memcpy(call->output->data, s->y, sizeof s->y);
     return KITH_OK;
@@ -105,7 +107,7 @@ static void train(kith_group *group, kith_schedule_kind kind, double *losses)
     kith_schedule *plan;
     must(kith_schedule_create(&wanted, &plan), "kith_schedule_create");
 
-    trainer t = { .grads = { 0 } };
+    trainer t = { .ctx = kith_group_ctx(group) };
     for (int i = 0; i < WIDTH; i++)
         t.weights[i] = 1 + 0.1f * noise(rank, i);
     kith_grad_bucket bucket = { rank, t.grads, WIDTH, KITH_F32 };

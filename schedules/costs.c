@@ -49,8 +49,11 @@ static kith_status check_all(const kith_schedule *s, const kith_schedule_costs *
     if (costs->stage_count == 0)
         return check(&costs->same, "each stage");
     if (costs->stage_count != s->stages || costs->stages == NULL)
-        return ki_fail(KITH_ERR_INVALID_ARG, "costs of %d stages%s for a plan of %d stages: valid are 0 and %d",
-                       costs->stage_count, costs->stages == NULL ? " that are NULL" : "", s->stages, s->stages);
+        return ki_fail(
+            KITH_ERR_INVALID_ARG,
+            "costs of %d stage%s%s for a plan of %d: it takes the cost of each stage, or one that holds for all",
+            costs->stage_count, costs->stage_count == 1 ? "" : "s", costs->stages == NULL ? " that are NULL" : "",
+            s->stages);
     kith_status status = KITH_OK;
     for (int stage = 0; stage < s->stages && status == KITH_OK; stage++) {
         char whose[32];

@@ -209,7 +209,8 @@ static kith_status write_all(clockwork *w, ki_text *out)
     for (int rank = 0; rank < w->s->ranks && status == KITH_OK; rank++) {
         int buffers = count_buffers(w, rank, owner);
         fill_steps(w, rank, at);
-        ki_text_add(out, "# stage %d of %d: %d steps, %d buffers\n", rank, w->s->stages, w->steps, buffers);
+        ki_text_add(out, "# stage %d of %d: %d step%s, %d buffer%s\n", rank, w->s->stages, w->steps,
+                    w->steps == 1 ? "" : "s", buffers, buffers == 1 ? "" : "s");
         for (int step = 0; step < w->steps; step++)
             write_step(w, &at[step], buffers, step + 1 == w->steps, out);
     }

@@ -67,15 +67,16 @@ static kith_status take_schedule(kith_pipeline *p, const kith_schedule *schedule
     if (schedule == NULL)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_pipeline_create(): schedule is NULL");
     if (schedule->ranks != kith_group_size(p->group))
-        return ki_fail(KITH_ERR_INVALID_ARG, "a plan of %d ranks on group '%s' of %d", schedule->ranks,
-                       kith_group_name(p->group), kith_group_size(p->group));
+        return ki_fail(KITH_ERR_INVALID_ARG, "a plan of %d rank%s on group '%s' of %d", schedule->ranks,
+                       schedule->ranks == 1 ? "" : "s", kith_group_name(p->group), kith_group_size(p->group));
     p->schedule = schedule;
     p->stages = schedule->stages;
     p->microbatches = schedule->microbatches;
     int64_t tags = 2 * (int64_t)p->stages * p->microbatches;
     if (tags - 1 > KITH_TAG_MAX)
-        return ki_fail(KITH_ERR_INVALID_ARG, "%d stages and %d microbatches need %lld tags: messages have %lld",
-                       p->stages, p->microbatches, (long long)tags, (long long)KITH_TAG_MAX + 1);
+        return ki_fail(KITH_ERR_INVALID_ARG, "%d stage%s and %d microbatches need %lld tags: messages have %lld",
+                       p->stages, p->stages == 1 ? "" : "s", p->microbatches, (long long)tags,
+                       (long long)KITH_TAG_MAX + 1);
     kith_status status = kith_schedule_is_lowered(schedule) ? ki_pipe_complete(schedule, &p->owned_schedule)
                                                             : kith_schedule_lower(schedule, NULL, &p->owned_schedule);
     if (status != KITH_OK)

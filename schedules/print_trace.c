@@ -33,8 +33,9 @@ static void name_threads(trace *t)
 {
     const kith_schedule *s = t->print->s;
     begin_event(t, "M", 0);
-    ki_text_add(t->out, ", \"name\": \"process_name\", \"args\": {\"name\": \"%s, %d stages, %d microbatches\"}}",
-                kith_schedule_kind_name(s->kind), s->stages, s->microbatches);
+    ki_text_add(t->out, ", \"name\": \"process_name\", \"args\": {\"name\": \"%s, %d stage%s, %d microbatch%s\"}}",
+                kith_schedule_kind_name(s->kind), s->stages, s->stages == 1 ? "" : "s", s->microbatches,
+                s->microbatches == 1 ? "" : "es");
     for (int rank = 0; rank < s->ranks; rank++) {
         begin_event(t, "M", rank);
         ki_text_add(t->out, ", \"name\": \"thread_name\", \"args\": {\"name\": \"rank %d\"}}", rank);

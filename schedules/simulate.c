@@ -23,10 +23,12 @@ static kith_status count_pairs(const kith_schedule *s, size_t *pairs, size_t *ac
     for (int rank = 0; rank < s->ranks; rank++)
         *actions += s->lists[rank].count;
     if (!ki_mul((size_t)s->stages, (size_t)s->microbatches, pairs) || *actions < *pairs)
-        return ki_fail(KITH_ERR_INVALID_ARG,
-                       "the plan is not complete: %zu actions for %d stages and %d microbatches, which need a forward "
-                       "each",
-                       *actions, s->stages, s->microbatches);
+        return ki_fail(
+            KITH_ERR_INVALID_ARG,
+            "the plan is not complete: %zu action%s for %d stage%s and %d microbatch%s, which need a forward "
+            "each",
+            *actions, *actions == 1 ? "" : "s", s->stages, s->stages == 1 ? "" : "s", s->microbatches,
+            s->microbatches == 1 ? "" : "es");
     return KITH_OK;
 }
 

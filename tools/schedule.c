@@ -26,7 +26,9 @@ static const char schedule_help[] =
     "  --memory-bound X    auto: what a rank may hold; default P activations of a microbatch\n"
     "  --import FILE       PyTorch's pipeline CSV, computation alone or with messages; it is checked\n"
     "  --dialect D         of that file: auto (default), old (B is the backward for inputs, up to PyTorch 2.5), new\n"
-    "  --compare K,K,...   several kinds; --cost is then of a rank's whole share, which its chunks divide\n"
+    "  --compare K,K,...   several kinds; --cost is then of a rank's whole share, which its chunks divide; options of "
+    "some\n"
+    "                      kinds are for those among them\n"
     "  --list              names of the kinds\n\n"
     "Costs of a stage:\n"
     "  --cost F=1,B=2,...  F forward, B backward or I and W its parts, FB an overlapped pair, R recomputation, C time "
@@ -48,7 +50,8 @@ static const char schedule_help[] =
     "  --width N           columns of the timeline; default 100\n"
     "  --color WHEN        auto (default), always, never\n"
     "  --ascii             no characters beyond ASCII\n\n"
-    "Exit status: 0, 1 when the check finds something, 2 when there is no such plan, wrong usage, or something cannot be\n"
+    "Exit status: 0, 1 when the check finds something, 2 when there is no such plan, wrong usage, or something cannot "
+    "be\n"
     "read or written.\n\n"
     "Example: kith schedule --kind 1f1b --ranks 4 --microbatches 8 --cost F=1,B=2\n";
 
@@ -146,17 +149,38 @@ static kith_schedule_costs share_of_chunk(const kith_schedule_costs *whole, int 
     return costs;
 }
 
-/* The number of chunks applies to the kinds that can have it; the others have their own. */
+/* Whether plans of the kind have a number of chunks that can be chosen. */
+static bool takes_chunks(kith_schedule_kind kind)
+{
+    kith_schedule_options smallest = KITH_SCHEDULE_OPTIONS_INIT;
+    smallest.kind = kind;
+    smallest.ranks = smallest.microbatches = 1;
+    for (smallest.chunks = 1; smallest.chunks <= 2; smallest.chunks++) {
+        kith_schedule *plan;
+        if (kith_schedule_create(&smallest, &plan) != KITH_OK)
+            return false;
+        kith_schedule_destroy(plan);
+    }
+    return true;
+}
+
+/* --chunks is for the kinds that let one choose; the others keep their own number. When no kind does, it is as for
+ * --kind: refused unless it is that number. */
+static bool some_take_chunks(const ki_schedule_request *r)
+{
+    for (int i = 0; i < r->compared_count; i++)
+        if (takes_chunks(r->compared[i]))
+            return true;
+    return false;
+}
+
 static kith_status make_compared(const ki_schedule_request *r, kith_schedule_kind kind, kith_schedule **plan)
 {
     kith_schedule_options making = r->making;
     making.kind = kind;
-    kith_status status = kith_schedule_create(&making, plan);
-    if (status != KITH_OK && making.chunks != 0) {
+    if (making.chunks != 0 && some_take_chunks(r) && !takes_chunks(kind))
         making.chunks = 0;
-        status = kith_schedule_create(&making, plan);
-    }
-    return status;
+    return kith_schedule_create(&making, plan);
 }
 
 static int make_views(const ki_schedule_request *r, ki_schedule_view *views, int *count)

@@ -170,16 +170,18 @@ static int peak_in_flight(const ki_schedule_view *view)
 static double draw_plan(const canvas *c, const ki_schedule_view *view, double y)
 {
     const kith_simulation_total_result *total = kith_simulation_total(view->run);
+    int ranks = kith_schedule_ranks(view->plan), stages = kith_schedule_stages(view->plan);
+    int microbatches = kith_schedule_microbatches(view->plan);
     double x = MARGIN + LABEL_WIDTH;
     ki_draw_text(c->drawing, KI_STYLE_HEADING, x, y + 12, 0, 0, "%s", view->name);
     ki_draw_text(
         c->drawing, KI_STYLE_SMALL, x, y + 26, c->lane_width, 0,
-        "%d ranks, %d stages, %d microbatches; makespan %.6g, bubble %.6g (%.2f %%), inside spans %.2f %%; at most "
+        "%d rank%s, %d stage%s, %d microbatch%s; makespan %.6g, bubble %.6g (%.2f %%), inside spans %.2f %%; at most "
         "%d in flight",
-        kith_schedule_ranks(view->plan), kith_schedule_stages(view->plan), kith_schedule_microbatches(view->plan),
+        ranks, ranks == 1 ? "" : "s", stages, stages == 1 ? "" : "s", microbatches, microbatches == 1 ? "" : "es",
         total->makespan, total->bubble, 100 * total->rate, 100 * total->span_rate, peak_in_flight(view));
     y += 34;
-    for (int rank = 0; rank < kith_schedule_ranks(view->plan); rank++, y += LANE_HEIGHT + LANE_GAP)
+    for (int rank = 0; rank < ranks; rank++, y += LANE_HEIGHT + LANE_GAP)
         draw_lane(c, view, rank, x, y);
     return draw_axis(c, total->makespan, x, y + 2);
 }

@@ -9,8 +9,9 @@ static void write_header(FILE *out, const ki_drawing *drawing, const ki_schedule
 {
     fputs("<header>\n<h1>", out);
     ki_text_escape(out, drawing->title);
-    fprintf(out, "</h1>\n<p class=\"soft\">%d ranks, %d microbatches</p>\n", kith_schedule_ranks(views[0].plan),
-            kith_schedule_microbatches(views[0].plan));
+    int ranks = kith_schedule_ranks(views[0].plan), microbatches = kith_schedule_microbatches(views[0].plan);
+    fprintf(out, "</h1>\n<p class=\"soft\">%d rank%s, %d microbatch%s</p>\n", ranks, ranks == 1 ? "" : "s",
+            microbatches, microbatches == 1 ? "" : "es");
     fputs("<nav aria-label=\"Sections\"><ul>\n<li><a href=\"#comparison\">Comparison</a></li>\n"
           "<li><a href=\"#picture\">Picture</a></li>\n",
           out);

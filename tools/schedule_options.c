@@ -111,6 +111,19 @@ static bool read_int(int option, int low, int high, int *value)
     return true;
 }
 
+/* How many. The library says what it can be at most, and of what has no other meaning for 0, also at least. */
+static bool read_count(int option, int low, int *value)
+{
+    long read;
+    if (!ki_parse_long(optarg, LONG_MIN, LONG_MAX, &read) || read < low) {
+        ki_usage_error(&ki_command_schedule, "--%s %s: it must be a whole number%s", option_name(option), optarg,
+                       low == 1 ? " of at least 1" : "");
+        return false;
+    }
+    *value = read > INT_MAX ? INT_MAX : (int)read;
+    return true;
+}
+
 static bool read_double(int option, double *value)
 {
     if (ki_parse_number(optarg, DBL_MIN, 1e300, value))
@@ -227,15 +240,15 @@ static bool take(int option, ki_schedule_request *r, given *g)
         return read_kind(r, g);
     case OPT_RANKS:
         g->has_ranks = true;
-        return read_int(option, 1, INT_MAX, &r->making.ranks);
+        return read_count(option, INT_MIN, &r->making.ranks);
     case OPT_MICROBATCHES:
         g->has_microbatches = true;
-        return read_int(option, 1, INT_MAX, &r->making.microbatches);
+        return read_count(option, INT_MIN, &r->making.microbatches);
     case OPT_CHUNKS:
-        return read_int(option, 1, INT_MAX, &r->making.chunks);
+        return read_count(option, 1, &r->making.chunks);
     case OPT_GROUP_SIZE:
         g->has_group_size = true;
-        return read_int(option, 1, INT_MAX, &r->making.group_size);
+        return read_count(option, 1, &r->making.group_size);
     case OPT_WARMUP_FACTOR:
         g->has_factor = true;
         return read_int(option, 1, 2, &r->making.warmup_factor);
@@ -303,19 +316,32 @@ static bool is_for_one(ki_schedule_report report)
     return report >= KI_SCHEDULE_CSV && report <= KI_SCHEDULE_TRACE;
 }
 
-/* Options of some kinds only. --compare has them for the kinds that know them. */
+/* Whether one of these is the kind of the plan, or of one that is compared. count: of kinds. */
+static bool is_any_of(const ki_schedule_request *r, const kith_schedule_kind *kinds, int count)
+{
+    const kith_schedule_kind *asked = r->compared_count > 0 ? r->compared : &r->making.kind;
+    int asked_count = r->compared_count > 0 ? r->compared_count : 1;
+    for (int i = 0; i < asked_count; i++)
+        for (int j = 0; j < count; j++)
+            if (asked[i] == kinds[j])
+                return true;
+    return false;
+}
+
+/* Options of some kinds only. With --compare they are for the kinds that know them, of which there has to be one. */
 static bool fits_kind(const ki_schedule_request *r, const given *g)
 {
-    kith_schedule_kind kind = r->making.kind;
-    if (r->compared_count > 0)
-        return true;
-    if (g->has_bound && kind != KITH_SCHEDULE_AUTO)
+    static const kith_schedule_kind bound[] = { KITH_SCHEDULE_AUTO },
+                                    fifo[] = { KITH_SCHEDULE_GPIPE, KITH_SCHEDULE_LOOPED_BFS },
+                                    group[] = { KITH_SCHEDULE_INTERLEAVED, KITH_SCHEDULE_INTERLEAVED_ZB },
+                                    factor[] = { KITH_SCHEDULE_INTERLEAVED };
+    if (g->has_bound && !is_any_of(r, bound, 1))
         return refuse("--memory-bound is for --kind auto");
-    if (r->making.is_fifo_backward && kind != KITH_SCHEDULE_GPIPE && kind != KITH_SCHEDULE_LOOPED_BFS)
+    if (r->making.is_fifo_backward && !is_any_of(r, fifo, 2))
         return refuse("--fifo is for --kind gpipe and looped-bfs");
-    if (g->has_group_size && kind != KITH_SCHEDULE_INTERLEAVED && kind != KITH_SCHEDULE_INTERLEAVED_ZB)
+    if (g->has_group_size && !is_any_of(r, group, 2))
         return refuse("--group-size is for --kind interleaved and interleaved-zb");
-    if (g->has_factor && kind != KITH_SCHEDULE_INTERLEAVED)
+    if (g->has_factor && !is_any_of(r, factor, 1))
         return refuse("--warmup-factor is for --kind interleaved");
     return true;
 }

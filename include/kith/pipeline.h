@@ -14,11 +14,19 @@
  * Rank r of the group is rank r of the plan. The pipeline calls back for every action of its rank, on the thread that
  * called kith_pipeline_step(), in the order of the plan. It owns the buffers of activations and gradients between
  * stages, takes them from pools that are made at creation and never grow, posts receives before they are needed and
- * sends without waiting, so that messages travel while the trainer computes. Messages carry stage, microbatch and
- * direction in their tag, and size and shape of what they bring, so both may change from one microbatch to the next.
+ * sends without waiting. Messages carry stage, microbatch and direction in their tag, and size and shape of what they
+ * bring, so both may change from one microbatch to the next.
+ *
+ * Who moves messages. There is no thread behind this. A small message is on its way when it is sent; a large one moves
+ * while both ranks are in the library: between actions, while one waits, or in kith_progress(). So a callback that
+ * computes for long should call kith_progress() now and then - between layers, say - on the context of the group, from
+ * its own thread; a sender that waits for its receiver then finds it. It may be called in every callback. Without it
+ * the step comes out the same, and large messages are not hidden behind computation.
  *
  * When something fails. A callback that returns a failure ends the step on all ranks of the pipeline (and of dp_group)
- * with one status, the lowest; the detail names the rank. The rank that failed goes through the rest of its list
+ * with one status, the lowest, and one sentence: which world rank failed (the lowest of those with that status), in
+ * which callback, stage and microbatch, and the library's sentence when the callback failed in the library and returned
+ * what it got. The rank that failed goes through the rest of its list
  * without computing, its messages say that they are empty, and the ranks that get them do the same; so all messages
  * still match, no optimizer step is taken, and the group can be used for the next step. An optimizer step that fails
  * on some rank is told to all, but the others have taken theirs.
@@ -75,8 +83,9 @@ typedef struct kith_stage_call {
 } kith_stage_call;
 
 /* What the trainer brings. Fill with KITH_PIPELINE_CALLBACKS_INIT. Each returns KITH_OK or why not. Those marked
- * with * may be NULL. Callbacks must not use the pipeline; collectives on other groups are fine when all ranks make
- * them alike. */
+ * with * may be NULL. Callbacks must not use the pipeline; kith_progress() is welcome in long ones. Collectives on
+ * other groups are fine when all ranks make them alike, in callbacks where no rank waits for what another one computes:
+ * zero_grad, reduce, reduce_finish, shard, optimizer_step. */
 typedef struct kith_pipeline_callbacks {
     size_t struct_size;
     void *user;                                                                 /* first argument of each */
@@ -108,7 +117,8 @@ typedef struct kith_grad_bucket {
     kith_dtype dtype;
 } kith_grad_bucket;
 
-/* Fill with KITH_PIPELINE_OPTIONS_INIT. All ranks pass the same but for grads and groups. */
+/* Fill with KITH_PIPELINE_OPTIONS_INIT. All ranks pass the same but for grads, groups, and what is a rank's own:
+ * prefetch, is_poisoned, keeps_times. */
 typedef struct kith_pipeline_options {
     size_t struct_size;
     size_t message_nbytes;           /* the most that one activation or gradient between stages takes */
@@ -137,11 +147,20 @@ typedef struct kith_pipeline_options {
 
 typedef struct kith_pipeline kith_pipeline;
 
-/* Collective over group, and over dp_group where there is one, blocks; all ranks get the same status. The plan is
- * lowered when it is computation alone, and checked (kith_schedule_check()). KITH_ERR_INVALID_ARG: callbacks missing,
- * more tags than messages can have (2 * stages * microbatches above KITH_TAG_MAX + 1), a bucket of a stage elsewhere or
- * one that the plan never reduces, a plan with OPTIMIZER_STEP on some ranks alone. KITH_ERR_MISMATCH: ranks with
- * different plans, message sizes or options; replicas with different buckets. options NULL: the INIT values. */
+/* Collective over group, and over dp_group where there is one, blocks; all ranks get the same status and the same
+ * sentence, which names the world rank that failed. The plan is lowered when it is computation alone, and checked
+ * (kith_schedule_check()). A plan that has messages, and none of LOAD_INPUT, LOAD_TARGET, ZERO_GRAD, REDUCE_TIED and
+ * OPTIMIZER_STEP - files of PyTorch have no words for them - gets loads, zeroing and step where
+ * kith_schedule_lower() puts them, and REDUCE_GRAD if it has none; kith_pipeline_schedule() has the result. A plan with
+ * some of them is run as it is, so callbacks for the others are not called.
+ *
+ * KITH_ERR_INVALID_ARG: callbacks missing, more tags than messages can have (2 * stages * microbatches above
+ * KITH_TAG_MAX + 1), a bucket of a stage elsewhere or one that the plan never reduces, a plan with OPTIMIZER_STEP on
+ * some ranks alone, dp_op that is no operator, dp_group with two ranks of the pipeline, pipeline NULL.
+ * KITH_ERR_UNSUPPORTED: dp_op on a dtype of the buckets. KITH_ERR_MISMATCH: ranks with different plans, message sizes
+ * or options, premul_sum with different scalars, tied weights of different counts or dtypes, replicas with different
+ * buckets. options NULL: the INIT values. Only ranks that were given a dp_group can be met there: when a whole pipeline
+ * comes without it, or one rank of a pipeline, its replicas wait for it until their deadline. */
 KITH_API kith_status kith_pipeline_create(const kith_schedule *schedule, kith_group *group,
                                           const kith_pipeline_callbacks *callbacks,
                                           const kith_pipeline_options *options, kith_pipeline **pipeline);

@@ -230,7 +230,8 @@ static void test_refused(void **state)
     kith_stage_cost stages[3] = { KITH_STAGE_COST_INIT, KITH_STAGE_COST_INIT, KITH_STAGE_COST_INIT };
     costs.stage_count = 3;
     costs.stages = stages;
-    refuse(options(4, 8, &costs, 0), "costs of 3 stages for a plan of 4 stages: valid are 0 and 4");
+    refuse(options(4, 8, &costs, 0),
+           "costs of 3 stages for a plan of 4: it takes the cost of each stage, or one that holds for all");
     costs.struct_size = 0;
     refuse(options(4, 8, &costs, 0), "costs were not filled with KITH_SCHEDULE_COSTS_INIT");
     kith_schedule_options o = options(4, 8, NULL, 0);

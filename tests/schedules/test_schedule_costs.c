@@ -133,7 +133,7 @@ static void test_profile_simulated(void **state)
     o.ranks = 2;
     assert_int_equal(kith_schedule_create(&o, &plan), KITH_OK);
     expect_failure(kith_schedule_simulate(plan, &costs, &run), KITH_ERR_INVALID_ARG,
-                   "costs of 3 stages for a plan of 2 stages: valid are 0 and 2");
+                   "costs of 3 stages for a plan of 2: it takes the cost of each stage, or one that holds for all");
     kith_schedule_destroy(plan);
     kith_free((void *)costs.stages);
 }

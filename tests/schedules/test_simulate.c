@@ -320,7 +320,7 @@ static void test_plans_that_cannot_run(void **state)
         { "01", 1, { "0F0", "1F0 1SEND_F0" }, "rank 1, action 1, 1SEND_F0: no message goes that way" },
         { "00", 1, { "0F0 0SEND_F0 1F0" }, "action 1, 0SEND_F0: no message goes that way" },
         { "01", 1, { "0F0 0RECV_B0", "1F0" }, "rank 0, action 1, 0RECV_B0: no rank makes these data" },
-        { "0", 3, { "0F0 0F1" }, "2 actions for 1 stages and 3 microbatches" },
+        { "0", 3, { "0F0 0F1" }, "2 actions for 1 stage and 3 microbatches" },
         { "0", 3, { "0F0 0B0 0F2" }, "1 forwards of 3 are missing" },
     };
     (void)state;
@@ -363,7 +363,9 @@ static void test_costs_that_are_refused(void **state)
         { INFINITY, 0, 0, "costs: f of each stage is inf" },
         { 1e308, 0, 0, "beyond double" },
         { 1, 1e308, 0, "beyond double" },
-        { 1, 0, 3, "costs of 3 stages that are NULL for a plan of 2 stages: valid are 0 and 2" },
+        { 1, 0, 3,
+          "costs of 3 stages that are NULL for a plan of 2: it takes the cost of each stage, or one that holds for "
+          "all" },
     };
     (void)state;
     kith_schedule_options o = KITH_SCHEDULE_OPTIONS_INIT;

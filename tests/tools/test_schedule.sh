@@ -98,7 +98,11 @@ fails 2 "bad.csv:1:6" "$kith" schedule --import bad.csv
 fails 2 "No such file" "$kith" schedule --import nowhere.csv
 fails 2 "valid are naive" "$kith" schedule --kind zbx --ranks 2 --microbatches 2
 fails 2 "both are needed" "$kith" schedule --kind 1f1b --ranks 2
-fails 2 "whole number" "$kith" schedule --kind 1f1b --ranks 0 --microbatches 2
+fails 2 "a pipeline of 0 ranks: valid are 1 to 4096" "$kith" schedule --kind 1f1b --ranks 0 --microbatches 2
+fails 2 "valid are 1 to" "$kith" schedule --kind 1f1b --ranks 2 --microbatches -1
+fails 2 "whole number" "$kith" schedule --kind 1f1b --ranks 2x --microbatches 2
+fails 2 "of at least 1" "$kith" schedule --kind interleaved --ranks 2 --microbatches 2 --chunks 0
+fails 2 "a pipeline of 2147483647 ranks" "$kith" schedule --kind 1f1b --ranks 99999999999 --microbatches 2
 fails 2 "valid are 1 to" "$kith" schedule --kind 1f1b --ranks 100000 --microbatches 2
 fails 2 "it has 1" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --chunks 2
 fails 2 "group" "$kith" schedule --kind interleaved --ranks 4 --microbatches 8 --group-size 2
@@ -118,6 +122,38 @@ fails 2 "for one plan" "$kith" schedule --compare 1f1b,gpipe --ranks 2 --microba
 fails 2 "--fifo is for" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --fifo
 fails 2 "--group-size is for" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --group-size 2
 fails 2 "--warmup-factor is for" "$kith" schedule --kind interleaved-zb --ranks 2 --microbatches 2 --warmup-factor 2
+# options of some kinds beside --compare: for those that know them, and there has to be one
+compared() {
+    local wanted=$1 kinds=$2
+    shift 2
+    fails 2 "$wanted" "$kith" schedule --compare "$kinds" --ranks 2 --microbatches 4 "$@"
+}
+compared "1f1b with 2 chunks a rank: it has 1" 1f1b,gpipe --chunks 2
+compared "zb-v with 3 chunks a rank: it has 2" zb-v,1f1b --chunks 3
+compared "1f1b with 2 chunks a rank: it has 1" zb-v,1f1b --chunks 2
+compared "valid are" interleaved,1f1b --chunks 70000
+compared "--group-size is for" 1f1b,gpipe --group-size 4
+compared "interleaved" interleaved,1f1b --group-size 1
+compared "--warmup-factor is for" interleaved-zb,1f1b --warmup-factor 1
+compared "--fifo is for" zb-h1,1f1b --fifo
+compared "--memory-bound is for" zb-h1,1f1b --memory-bound 4
+schedule --compare interleaved,1f1b --ranks 2 --microbatches 4 --chunks 4 --format json
+json "[s['chunks'] for s in d['schedules']]" "[4, 1]"
+schedule --compare zb-v,dualpipe-v --ranks 2 --microbatches 4 --chunks 2
+schedule --compare 1f1b,interleaved --ranks 2 --microbatches 4 --group-size 2 --warmup-factor 1
+schedule --compare auto,1f1b --ranks 2 --microbatches 4 --memory-bound 2
+
+# one of each
+schedule --kind 1f1b --ranks 1 --microbatches 1
+check "one stage, one microbatch" out_has "1 stage, 1 microbatch"
+for format in trace svg html deepspeed; do
+    schedule --kind 1f1b --ranks 1 --microbatches 1 --format $format
+    check "$format: one of something is not many" \
+        sh -c "! grep -qE '(^|[^0-9])1 (ranks|stages|microbatches|buffers|steps)' '$work/out'"
+done
+printf 'stage,F\n0,1\n1,2\n2,3\n' >three.csv
+fails 2 "costs of 3 stages for a plan of 2: it takes the cost of each stage" \
+    "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --profile three.csv
 fails 2 "no place beside it" "$kith" schedule --import bad.csv --chunks 2
 fails 2 "from 40 to 4096" "$kith" schedule --kind 1f1b --ranks 2 --microbatches 2 --width 20
 KITH_FAULT=alloc:40 fails 2 "no memory" "$kith" schedule --kind 1f1b --ranks 3 --microbatches 4 --check
