@@ -10,8 +10,8 @@
 /* NULL when the number is no operator of ctx. The address stays until kith_op_destroy(). */
 const ki_op *ki_op_get(const kith_ctx *ctx, kith_op op);
 
-/* Equal on all ranks where the operator does the same: by name and, of premul_sum, the scalar. Numbers of operators that
- * were created are each rank's own. */
+/* Equal on all ranks where the operator does the same: by name and, of premul_sum, the scalar. Numbers of operators
+ * that were created are each rank's own. */
 uint64_t ki_op_hash(const kith_ctx *ctx, kith_op op);
 
 /* Counts requests that hold a dynamic operator; nothing for built-in ones. */

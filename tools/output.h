@@ -20,7 +20,8 @@ typedef struct ki_output {
 /* False after it has said that memory is short. */
 bool ki_output_open(ki_output *output, const ki_command *command);
 /* Ends the report and writes it to the file, standard output when path is NULL; what is binary does not go to a
- * terminal. A file that is there is replaced when all is written, and stays as it is when that fails. Returns KI_EXIT_OK, or KI_EXIT_USAGE after it has said what went wrong. Frees it in any case. */
+ * terminal. A file that is there is replaced when all is written, and stays as it is when that fails. Returns
+ * KI_EXIT_OK, or KI_EXIT_USAGE after it has said what went wrong. Frees it in any case. */
 int ki_output_close(ki_output *output, const char *path, bool is_binary);
 void ki_output_drop(ki_output *output);
 

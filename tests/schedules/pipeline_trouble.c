@@ -291,8 +291,8 @@ typedef struct creation {
     kith_pipeline_options options;
 } creation;
 
-/* All ranks get the status and a sentence with the part - where it is local, with the rank that it is of - and the group
- * goes on. */
+/* All ranks get the status and a sentence with the part - where it is local, with the rank that it is of - and the
+ * group goes on. */
 static void refused(rank_info *info, const creation *c, kith_status wanted, const char *part, bool is_local, int line)
 {
     kith_pipeline *const untouched = (kith_pipeline *)(uintptr_t)64;
@@ -436,7 +436,7 @@ static void case_creation(rank_info *info)
     kith_schedule *small = toy_plan(KITH_SCHEDULE_GPIPE, info->size - 1, 4, 0, false);
     creation good = { t.plan, toy_callbacks(&t.toy), t.options }, c = good;
     c.plan = small;
-    REFUSED(&c, KITH_ERR_INVALID_ARG, "ranks", false);
+    REFUSED(&c, KITH_ERR_INVALID_ARG, "on group", false);
     refuse_arguments(info, &good);
     refuse_buckets(info, &good);
     refuse_differences(info, &good, other);
