@@ -257,32 +257,68 @@ static void answer(const ki_price *price, double gbps, const char *algorithm, ki
                          .is_shared = price->is_shared };
 }
 
+kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count)
+{
+    *session = (ki_cost_session){ .t = t };
+    kith_status status = ki_paths_create(t, gpus, count, &session->paths);
+    return status == KITH_OK ? ki_flows_create(session->paths, &session->flows) : status;
+}
+
+void ki_cost_session_fini(ki_cost_session *session)
+{
+    ki_flows_destroy(session->flows);
+    ki_paths_destroy(session->paths);
+    ki_rounds_memory_fini(&session->rounds);
+    session->flows = NULL;
+    session->paths = NULL;
+}
+
+/* algorithm: NULL for the cheapest. */
+static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, const char *algorithm, const int *groups,
+                                    int group_size, int group_count, double nbytes, kith_cost *cost)
+{
+    ki_price found = KI_PRICE_NONE;
+    ki_cost_case c = { .t = session->t,
+                       .paths = session->paths,
+                       .flows = session->flows,
+                       .rounds = &session->rounds,
+                       .groups = groups,
+                       .size = group_size,
+                       .group_count = group_count,
+                       .nbytes = nbytes,
+                       .limit_s = INFINITY };
+    for (int i = 0; i < ALGORITHM_COUNT; i++)
+        if (table[i].op == op)
+            c.kind = table[i].kind;
+    session->flows->status = KITH_OK;
+    const char *chosen = NULL;
+    kith_status status = price(&c, op, algorithm, &found, &chosen);
+    if (status == KITH_OK)
+        answer(&found, bus_gbps(op, group_size, nbytes, &found), chosen, cost);
+    return status;
+}
+
+kith_status ki_cost_session_price(ki_cost_session *session, kith_cost_op op, const int *groups, int group_size,
+                                  int group_count, double nbytes, kith_cost *cost)
+{
+    return price_in_session(session, op, NULL, groups, group_size, group_count, nbytes, cost);
+}
+
 kith_status kith_cost_collective(const kith_topology *t, kith_cost_op op, const char *algorithm, const int *groups,
                                  int group_size, int group_count, double nbytes, kith_cost *cost)
 {
     kith_status status = check(t, op, groups, group_size, group_count, nbytes);
     if (status != KITH_OK)
         return status;
-    ki_price found = KI_PRICE_NONE;
     if (group_size == 1) {
-        answer(&found, ki_constant_gbps(t, "local"), "none", cost);
+        ki_price nothing = KI_PRICE_NONE;
+        answer(&nothing, ki_constant_gbps(t, "local"), "none", cost);
         return KITH_OK;
     }
-    ki_cost_case c = {
-        .t = t, .groups = groups, .size = group_size, .group_count = group_count, .nbytes = nbytes, .limit_s = INFINITY
-    };
-    for (int i = 0; i < ALGORITHM_COUNT; i++)
-        if (table[i].op == op)
-            c.kind = table[i].kind;
-    status = ki_paths_create(t, groups, (size_t)group_size * (size_t)group_count, &c.paths);
+    ki_cost_session session;
+    status = ki_cost_session_init(&session, t, groups, (size_t)group_size * (size_t)group_count);
     if (status == KITH_OK)
-        status = ki_flows_create(c.paths, &c.flows);
-    const char *chosen = NULL;
-    if (status == KITH_OK)
-        status = price(&c, op, algorithm, &found, &chosen);
-    if (status == KITH_OK)
-        answer(&found, bus_gbps(op, group_size, nbytes, &found), chosen, cost);
-    ki_flows_destroy(c.flows);
-    ki_paths_destroy(c.paths);
+        status = price_in_session(&session, op, algorithm, groups, group_size, group_count, nbytes, cost);
+    ki_cost_session_fini(&session);
     return status;
 }

@@ -23,7 +23,8 @@ typedef struct ki_cost_case {
     const kith_topology *t;
     ki_paths *paths;
     struct ki_flows *flows;
-    kith_coll_kind kind; /* of the collective */
+    struct ki_rounds_memory *rounds; /* plans that were walked before */
+    kith_coll_kind kind;             /* of the collective */
     const char *algorithm;
     const int *groups; /* [group_count * size] global GPUs */
     int size, group_count;
@@ -129,5 +130,35 @@ typedef struct ki_rounds {
  * that must be over before, one after the other. node_of: hosts of the ranks. */
 kith_status ki_rounds_of_plan(const ki_algo *algo, int size, const int *node_of, double nbytes, ki_rounds *rounds);
 void ki_rounds_fini(ki_rounds *rounds);
+
+/* The last short plans: a search prices the same ones over other GPUs again and again. */
+enum { KI_ROUNDS_REMEMBERED = 32, KI_MOST_RANKS_REMEMBERED = 32 };
+typedef struct ki_rounds_memory {
+    struct {
+        const ki_algo *algo; /* NULL: empty */
+        int size;
+        int node_of[KI_MOST_RANKS_REMEMBERED];
+        double nbytes;
+        ki_rounds rounds;
+    } plans[KI_ROUNDS_REMEMBERED];
+    int next; /* to be forgotten */
+} ki_rounds_memory;
+void ki_rounds_memory_fini(ki_rounds_memory *memory);
+
+/* ---- many prices on the same nodes ---- */
+
+typedef struct ki_cost_session {
+    const kith_topology *t;
+    ki_paths *paths;
+    ki_flows *flows;
+    ki_rounds_memory rounds;
+} ki_cost_session;
+
+/* gpus: of all nodes that will be asked for, checked. */
+kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count);
+void ki_cost_session_fini(ki_cost_session *session);
+/* kith_cost_collective() for the cheapest algorithm; the groups are not checked. */
+kith_status ki_cost_session_price(ki_cost_session *session, kith_cost_op op, const int *groups, int group_size,
+                                  int group_count, double nbytes, kith_cost *cost);
 
 #endif

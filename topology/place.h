@@ -91,6 +91,7 @@ typedef struct ki_ring_maker {
     const kith_topology *t;
     int *value; /* scratch: a square of values */
     int *order; /* scratch */
+    struct ki_cost_session *session; /* place_price.c's, over all nodes */
     ki_ring_memory memory[KI_RINGS_REMEMBERED];
     int next; /* to be forgotten */
 } ki_ring_maker;
@@ -157,14 +158,16 @@ int ki_sizes_group_base(const ki_sizes *sizes, int axis, int group);
 /* ---- place_local.c: the order of GPUs in a node ---- */
 
 typedef struct ki_local {
-    int *gpus;     /* positions, in the order in which ranks take them */
+    int *gpus;     /* all that may be used: positions in the order in which ranks take them, then those left over */
     int gpu_count; /* of them in units */
     int unit_count;
     ki_partition first; /* the innermost axis */
     bool has_first;
 } ki_local;
 
-kith_status ki_local_make(const ki_islands *islands, const ki_sizes *sizes, int kind, int unit, ki_local *local);
+/* is_canonical: among equals the first of place_canon.c's order win, else the smallest numbers. */
+kith_status ki_local_make(const ki_islands *islands, const ki_sizes *sizes, int kind, int unit, bool is_canonical,
+                          ki_local *local);
 void ki_local_fini(ki_local *local);
 
 /* ---- place_cluster.c, place_swap.c: the sequence of islands ---- */
@@ -183,9 +186,10 @@ int ki_distance(const ki_distances *distances, int node_a, int node_b);
 void ki_distances_fini(ki_distances *distances);
 
 /* Puts groups inside switches: sequence receives indices of islands, those that are too small for a unit last.
- * *is_regular: every switch holds whole segments. */
+ * rank_of_island: smaller ones first; NULL: those with more units first. *is_regular: every switch holds whole
+ * segments. */
 kith_status ki_sequence_make(const ki_islands *islands, const ki_distances *distances, const ki_sizes *sizes, int unit,
-                             int *sequence, bool *is_regular);
+                             const int *rank_of_island, int *sequence, bool *is_regular);
 
 /* Bytes of a step that rings and chains carry from switch to switch, times the levels they climb; and what they must
  * carry at least, however the islands are put in sequence. */
@@ -200,9 +204,11 @@ typedef struct ki_axis_flow {
 /* flows: of each axis. island_of_rank: world entries. */
 kith_status ki_cut_count(const ki_islands *islands, const ki_distances *d, const ki_sizes *sizes,
                          const ki_axis_flow *flows, const int *island_of_rank, ki_cut *cut);
-/* Swaps islands of equal size in sequence as long as the cut shrinks. position_of_rank: index in sequence. */
+/* Swaps islands of equal size (and rank, if given) in sequence as long as the cut shrinks. position_of_rank: index in
+ * sequence. */
 kith_status ki_sequence_improve(const ki_islands *islands, const ki_distances *d, const ki_sizes *sizes, int unit,
-                                const ki_axis_flow *flows, const int *position_of_rank, int *sequence);
+                                const ki_axis_flow *flows, const int *position_of_rank, const int *rank_of_island,
+                                int *sequence);
 
 /* ---- place_price.c: groups and what they cost ---- */
 
@@ -230,6 +236,8 @@ kith_status ki_axis_rings(ki_ring_maker *maker, const ki_sizes *sizes, int axis,
                           int *rings);
 /* A group that needs a link of unknown bandwidth costs INFINITY: it loses to any that does not, and is still an answer
  * where there is no other. scratch: 2 * world. */
+kith_status ki_price_axis(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, int axis, const int *gpus,
+                          int *scratch, kith_cost *cost);
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
                           int *scratch, ki_step_price *price);
 

@@ -24,6 +24,7 @@ enum { LEVELS = KI_DISTANCE_LEVELS + 2, EVERYTHING = LEVELS - 1 };
 typedef struct sorter {
     const ki_islands *islands;
     int *rank_of_switch; /* in depth-first order */
+    const int *rank_of_island;
     int unit;
 } sorter;
 
@@ -115,13 +116,21 @@ static const kith_node *first_node(const ki_islands *islands, int island)
     return kith_topology_node(islands->t, islands->nodes[islands->islands[island].node_from]);
 }
 
+/* Bigger islands first: segments do not mix sizes. */
+static int rank_of(const sorter *s, int island)
+{
+    if (s->rank_of_island != NULL)
+        return s->rank_of_island[island];
+    return INT_MAX - s->islands->islands[island].gpu_count / s->unit;
+}
+
 static int compare_islands(const void *a, const void *b, void *arg)
 {
     const sorter *s = (const sorter *)arg;
     int i = *(const int *)a, j = *(const int *)b;
-    int units_i = s->islands->islands[i].gpu_count / s->unit, units_j = s->islands->islands[j].gpu_count / s->unit;
-    if (units_i != units_j) /* bigger islands first: segments do not mix sizes */
-        return units_i > units_j ? -1 : 1;
+    int rank_i = rank_of(s, i), rank_j = rank_of(s, j);
+    if (rank_i != rank_j)
+        return rank_i < rank_j ? -1 : 1;
     const kith_node *x = first_node(s->islands, i), *y = first_node(s->islands, j);
     int leaf_x = x->leaf >= 0 ? s->rank_of_switch[x->leaf] : INT_MAX;
     int leaf_y = y->leaf >= 0 ? s->rank_of_switch[y->leaf] : INT_MAX;
@@ -208,20 +217,20 @@ static int list_spans(const ki_sizes *sizes, int64_t ranks, int *spans)
     return count;
 }
 
-/* Runs of islands of one size are arranged each by itself. */
-static void arrange_all(arranging *w, const ki_islands *islands, const ki_sizes *sizes, int unit, const int *sorted,
-                        int *list)
+/* Runs of islands of one rank, which have one size, are arranged each by itself. */
+static void arrange_all(arranging *w, const sorter *s, const ki_sizes *sizes, const int *sorted, int *list)
 {
+    const ki_islands *islands = s->islands;
     int spans[KI_AXES];
     for (int from = 0, end; from < islands->count; from = end) {
-        int units = islands->islands[sorted[from]].gpu_count / unit;
-        for (end = from; end < islands->count && islands->islands[sorted[end]].gpu_count / unit == units; end++)
+        int units = islands->islands[sorted[from]].gpu_count / s->unit;
+        for (end = from; end < islands->count && rank_of(s, sorted[end]) == rank_of(s, sorted[from]); end++)
             list[end] = end;
         if (units == 0)
             break;
         w->is_regular = w->is_regular && from == 0;
         w->spans = spans;
-        w->span_count = list_spans(sizes, (int64_t)units * unit, spans);
+        w->span_count = list_spans(sizes, (int64_t)units * s->unit, spans);
         arrange(w, list + from, end - from, 0);
     }
 }
@@ -238,9 +247,10 @@ static void list_containers(const ki_islands *islands, const ki_distances *d, co
     }
 }
 
-static kith_status sort_and_arrange(const ki_islands *islands, const ki_distances *d, const ki_sizes *sizes, int unit,
-                                    sorter *s, int *sequence, bool *is_regular)
+static kith_status sort_and_arrange(sorter *s, const ki_distances *d, const ki_sizes *sizes, int *sequence,
+                                    bool *is_regular)
 {
+    const ki_islands *islands = s->islands;
     size_t count = (size_t)islands->count;
     int *sorted = (int *)ki_calloc(NULL, count * (3 + LEVELS), sizeof *sorted);
     if (sorted == NULL)
@@ -251,7 +261,7 @@ static kith_status sort_and_arrange(const ki_islands *islands, const ki_distance
     qsort_r(sorted, count, sizeof(int), compare_islands, s);
     list_containers(islands, d, sorted, containers);
     arranging w = { .containers = containers, .scratch = sorted + 2 * count, .is_regular = true };
-    arrange_all(&w, islands, sizes, unit, sorted, list);
+    arrange_all(&w, s, sizes, sorted, list);
     for (size_t i = 0; i < count; i++)
         sequence[i] = sorted[list[i]];
     *is_regular = w.is_regular;
@@ -260,12 +270,12 @@ static kith_status sort_and_arrange(const ki_islands *islands, const ki_distance
 }
 
 kith_status ki_sequence_make(const ki_islands *islands, const ki_distances *d, const ki_sizes *sizes, int unit,
-                             int *sequence, bool *is_regular)
+                             const int *rank_of_island, int *sequence, bool *is_regular)
 {
-    sorter s = { .islands = islands, .unit = unit };
+    sorter s = { .islands = islands, .rank_of_island = rank_of_island, .unit = unit };
     kith_status status = make_ranks(islands->t, &s.rank_of_switch);
     if (status == KITH_OK)
-        status = sort_and_arrange(islands, d, sizes, unit, &s, sequence, is_regular);
+        status = sort_and_arrange(&s, d, sizes, sequence, is_regular);
     ki_free(NULL, s.rank_of_switch);
     return status;
 }

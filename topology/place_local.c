@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "place.h"
+#include "place_search.h"
 
 #include "core/base/mem.h"
 
@@ -24,6 +24,7 @@ typedef struct work {
     unsigned char *is_last;
     int *groups; /* what a partition answers */
     int *next;   /* members, one level up */
+    int *given;  /* members before anything was done */
 } work;
 
 static int compare_ints(const void *a, const void *b)
@@ -101,28 +102,45 @@ static kith_status arrange(work *w, const ki_sizes *sizes, int unit, ki_local *l
     return status;
 }
 
-kith_status ki_local_make(const ki_islands *islands, const ki_sizes *sizes, int kind, int unit, ki_local *local)
+/* The others behind those that ranks take, in the order in which they came; MIG parents are last in it already. */
+static void append_rest(ki_local *local, const int *all, int count)
+{
+    int used = local->gpu_count, at = used;
+    for (int i = 0; i < count; i++) {
+        int taken = 0;
+        while (taken < used && local->gpus[taken] != all[i])
+            taken++;
+        if (taken == used)
+            local->gpus[at++] = all[i];
+    }
+}
+
+kith_status ki_local_make(const ki_islands *islands, const ki_sizes *sizes, int kind, int unit, bool is_canonical,
+                          ki_local *local)
 {
     int n = islands->usable_count[kind];
     *local = (ki_local){ .unit_count = n / unit };
     int needed = (int)((sizes->world + (int64_t)unit - 1) / unit);
     local->unit_count = local->unit_count < needed ? local->unit_count : needed;
-    if (local->unit_count == 0)
-        return KITH_OK;
     size_t count = (size_t)n;
     work w = { .kind = kith_topology_kind(islands->t, kind), .unit_count = n, .unit_size = 1 };
     local->gpus = w.members = (int *)ki_calloc(NULL, count, sizeof(int));
-    w.value = (int *)ki_calloc(NULL, 2 * count * count + 2 * count, sizeof(int));
+    w.value = (int *)ki_calloc(NULL, 2 * count * count + 3 * count, sizeof(int));
     w.is_last = (unsigned char *)ki_calloc(NULL, count, 1);
     kith_status status = KITH_ERR_NO_MEMORY;
     if (w.members != NULL && w.value != NULL && w.is_last != NULL) {
         w.finer = w.value + count * count;
         w.groups = w.finer + count * count;
         w.next = w.groups + count;
+        w.given = w.next + count;
         memcpy(w.members, islands->usable[kind], count * sizeof(int));
         qsort(w.members, count, sizeof(int), compare_ints);
-        status = arrange(&w, sizes, unit, local);
+        if (is_canonical)
+            ki_canonical_order(w.kind, w.members, n);
+        memcpy(w.given, w.members, count * sizeof(int));
         local->gpu_count = local->unit_count * unit;
+        status = local->unit_count > 0 ? arrange(&w, sizes, unit, local) : KITH_OK;
+        append_rest(local, w.given, n);
     }
     ki_free(NULL, w.value);
     ki_free(NULL, w.is_last);

@@ -4,6 +4,8 @@
  */
 #include "place.h"
 
+#include "cost.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -76,24 +78,33 @@ kith_status ki_axis_rings(ki_ring_maker *maker, const ki_sizes *sizes, int axis,
     return KITH_OK;
 }
 
+kith_status ki_price_axis(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, int axis, const int *gpus,
+                          int *scratch, kith_cost *cost)
+{
+    int *groups = scratch, *rings = scratch + sizes->world;
+    ki_axis_groups(sizes, axis, gpus, groups);
+    kith_status status = ki_axis_rings(maker, sizes, axis, &uses[axis], groups, rings);
+    if (status == KITH_OK)
+        status = ki_cost_session_price(maker->session, uses[axis].op, rings, sizes->size[axis],
+                                       sizes->world / sizes->size[axis], uses[axis].nbytes, cost);
+    if (status != KITH_ERR_UNSUPPORTED)
+        return status;
+    /* a link of unknown bandwidth */
+    *cost = (kith_cost){ .time_s = INFINITY, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
+    return KITH_OK;
+}
+
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
                           int *scratch, ki_step_price *price)
 {
-    int *groups = scratch, *rings = scratch + sizes->world;
     *price = (ki_step_price){ .total = 0 };
     for (int axis = 0; axis < KI_AXES; axis++) {
         kith_cost *cost = &price->cost[axis];
         *cost = (kith_cost){ .slowest = KITH_LINK_SELF, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
         if (sizes->size[axis] == 1)
             continue;
-        ki_axis_groups(sizes, axis, gpus, groups);
-        kith_status status = ki_axis_rings(maker, sizes, axis, &uses[axis], groups, rings);
-        if (status == KITH_OK)
-            status = kith_cost_collective(maker->t, uses[axis].op, NULL, rings, sizes->size[axis],
-                                          sizes->world / sizes->size[axis], uses[axis].nbytes, cost);
-        if (status == KITH_ERR_UNSUPPORTED) /* a link of unknown bandwidth */
-            *cost = (kith_cost){ .time_s = INFINITY, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
-        else if (status != KITH_OK)
+        kith_status status = ki_price_axis(maker, sizes, uses, axis, gpus, scratch, cost);
+        if (status != KITH_OK)
             return status;
         price->step_s[axis] = uses[axis].calls > 0 ? uses[axis].calls * cost->time_s : 0;
         price->total += price->step_s[axis];

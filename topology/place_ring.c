@@ -12,6 +12,7 @@
  */
 #include "place.h"
 
+#include "cost.h"
 #include "core/base/error.h"
 #include "core/base/mem.h"
 #include "model.h"
@@ -212,6 +213,19 @@ int ki_ring_order(const int *value, int n, int *ring)
 
 enum { ROOM = KI_MAX_GPUS + 1 }; /* members of one node, and the one that a path adds */
 
+static kith_status begin_session(ki_ring_maker *maker, const kith_topology *t)
+{
+    int count = kith_topology_gpu_count(t), *all = (int *)ki_calloc(NULL, (size_t)count, sizeof *all);
+    maker->session = (ki_cost_session *)ki_calloc(NULL, 1, sizeof *maker->session);
+    kith_status status = all != NULL && maker->session != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
+    for (int i = 0; status == KITH_OK && i < count; i++)
+        all[i] = i;
+    if (status == KITH_OK)
+        status = ki_cost_session_init(maker->session, t, all, (size_t)count);
+    ki_free(NULL, all);
+    return status;
+}
+
 kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t)
 {
     *maker = (ki_ring_maker){ .t = t };
@@ -224,13 +238,20 @@ kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t)
         maker->memory[i].members = maker->order + (1 + 2 * i) * ROOM;
         maker->memory[i].order = maker->memory[i].members + ROOM;
     }
-    return KITH_OK;
+    kith_status status = begin_session(maker, t);
+    if (status != KITH_OK)
+        ki_ring_maker_fini(maker);
+    return status;
 }
 
 void ki_ring_maker_fini(ki_ring_maker *maker)
 {
     ki_free(NULL, maker->value);
+    if (maker->session != NULL)
+        ki_cost_session_fini(maker->session);
+    ki_free(NULL, maker->session);
     maker->value = NULL;
+    maker->session = NULL;
 }
 
 static const ki_ring_memory *recall(const ki_ring_maker *m, int kind, const int *members, int count, bool is_path)

@@ -190,6 +190,7 @@ typedef struct search {
     const ki_islands *islands;
     const ki_distances *d;
     const graph *g;
+    const int *rank_of_island; /* NULL: all alike */
     int *sequence;
 } search;
 
@@ -225,7 +226,9 @@ static void improve(search *s, int unit)
             if (s->g->first[p] == s->g->first[p + 1] || carried(s, p, s->sequence[p], -1) <= 0)
                 continue;
             for (int q = 0; q < s->islands->count && tries < MOST_TRIES; q++) {
-                if (q == p || s->islands->islands[s->sequence[q]].gpu_count / unit != units)
+                bool is_alike = s->rank_of_island == NULL ||
+                                s->rank_of_island[s->sequence[p]] == s->rank_of_island[s->sequence[q]];
+                if (q == p || !is_alike || s->islands->islands[s->sequence[q]].gpu_count / unit != units)
                     continue;
                 tries++;
                 has_changed = try_swap(s, p, q) || has_changed;
@@ -235,12 +238,13 @@ static void improve(search *s, int unit)
 }
 
 kith_status ki_sequence_improve(const ki_islands *islands, const ki_distances *d, const ki_sizes *sizes, int unit,
-                                const ki_axis_flow *flows, const int *position_of_rank, int *sequence)
+                                const ki_axis_flow *flows, const int *position_of_rank, const int *rank_of_island,
+                                int *sequence)
 {
     graph g = { NULL, NULL };
     kith_status status = make_graph(sizes, flows, position_of_rank, islands->count, &g);
     if (status == KITH_OK) {
-        search s = { islands, d, &g, sequence };
+        search s = { islands, d, &g, rank_of_island, sequence };
         improve(&s, unit);
     }
     ki_free(NULL, g.edges);

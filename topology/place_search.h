@@ -1,0 +1,90 @@
+/* topology/place_search.h - what the search for a placement holds, shared by the files that look for candidates.
+ *
+ * A candidate is a unit (how many ranks stay inside an island), a sequence of islands, and an order of GPUs for each
+ * kind of node. place_try.c makes candidates by rule, place_class.c varies which kinds of node come first, place_climb.c
+ * changes the best of them step by step, place_judge.c compares. place.c begins and answers.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef KI_TOPOLOGY_PLACE_SEARCH_H
+#define KI_TOPOLOGY_PLACE_SEARCH_H
+
+#include "place.h"
+
+/* A placement and what it is judged by. */
+typedef struct ki_candidate {
+    int *gpus;           /* [world] */
+    int *island_of_rank; /* [world] */
+    ki_step_price price;
+    ki_cut cut;
+    int64_t inside, finer; /* values of links inside the innermost groups */
+    bool is_climbed;       /* found by place_climb.c */
+} ki_candidate;
+
+typedef struct ki_search {
+    const kith_topology *t;
+    kith_placement_options options;
+    ki_islands islands;
+    ki_sizes sizes;
+    ki_use uses[KI_AXES];
+    ki_axis_flow flows[KI_AXES];
+    ki_distances distances;
+    ki_ring_maker maker;
+    double lower_bound;
+    ki_candidate identity, best, trial;
+    ki_partition first; /* the innermost axis in the best candidate, if it is known */
+    bool knows_first;
+    ki_partition trial_first;
+    bool has_first, has_candidate, has_traffic;
+    int64_t rule_inside; /* of the last candidate by rule, and its innermost axis */
+    double rule_call_s;
+    ki_local *locals; /* [kind] */
+    int *position_of_rank;
+    int *sequence, *file_order; /* [islands] */
+    int *unit_sequence;         /* [islands]: the cheapest by rule for the unit at hand */
+    double unit_cost;
+    int *rank_of_island; /* [islands]: of its class; two of them */
+    int *scratch;               /* [2 * world + nodes] */
+} ki_search;
+
+/* ---- place_judge.c ---- */
+
+/* -1: none has more than one rank. */
+int ki_innermost_axis(const ki_sizes *sizes);
+kith_status ki_candidate_judge(ki_search *w, ki_candidate *c);
+/* By cost, then bytes over switches, then links inside the innermost groups, then sockets. */
+bool ki_candidate_is_better(const ki_candidate *a, const ki_candidate *b);
+/* Costs that differ by rounding alone are equal. */
+int ki_compare_costs(double a, double b);
+
+/* ---- place_try.c ---- */
+
+/* Ranks onto islands in sequence, into c. */
+kith_status ki_search_assign(ki_search *w, ki_candidate *c, const int *sequence, int unit);
+/* The trial, assigned already: it becomes the best if it is better. *cost: seconds of a step. */
+kith_status ki_search_keep(ki_search *w, double *cost);
+kith_status ki_search_all(ki_search *w);
+
+/* ---- place_class.c ---- */
+
+/* Classes of islands (of one kind of node, or domains of as many GPUs), numbered from the one whose innermost groups are
+ * cheapest; what is too small for a unit comes after all of them. rank_of_island: [islands]. Overwrites w->sequence. */
+kith_status ki_classes_rank(ki_search *w, int unit, int *rank_of_island, int *class_count);
+
+/* ---- place_climb.c ---- */
+
+/* Changes the order of GPUs and the sequence of islands, as they stand in w, by swaps that lower the cost of a step, and
+ * keeps what comes of it if that is better than the best. */
+kith_status ki_search_climb(ki_search *w, int unit, bool is_thorough);
+
+/* ---- place_canon.c: GPUs without their numbers ---- */
+
+/* More GPUs of a node than this are not told apart by place_canon.c. */
+enum { KI_MOST_CANONICAL = 64 };
+
+/* Sorts positions by what the GPUs are connected to, so that a machine with other numbers gets the same order. */
+void ki_canonical_order(const kith_node_kind *kind, int *gpus, int count);
+/* Nothing tells two GPUs apart: exchanging them changes no cost. twins: [gpu_count squared]; has_network: NICs count. */
+kith_status ki_twins_find(const kith_node_kind *kind, bool has_network, unsigned char *twins);
+
+#endif
