@@ -95,7 +95,8 @@ static kith_status answer(ki_search *w, kith_placement **placement)
                               .cut = chosen->cut,
                               .identity_cut = w->identity.cut,
                               .is_identity = is_identity,
-                              .is_search_worse = w->has_candidate && ki_compare_costs(w->identity.price.total, w->best.price.total) < 0,
+                              .is_search_worse = w->has_candidate &&
+                                                 ki_compare_costs(w->identity.price.total, w->best.price.total) < 0,
                               .keeps_order = w->options.keep_order };
     if (status == KITH_OK)
         status = ki_placement_report(p, &w->maker, &input);

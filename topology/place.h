@@ -89,8 +89,8 @@ typedef struct ki_ring_memory {
 } ki_ring_memory;
 typedef struct ki_ring_maker {
     const kith_topology *t;
-    int *value; /* scratch: a square of values */
-    int *order; /* scratch */
+    int *value;                      /* scratch: a square of values */
+    int *order;                      /* scratch */
     struct ki_cost_session *session; /* place_price.c's, over all nodes */
     ki_ring_memory memory[KI_RINGS_REMEMBERED];
     int next; /* to be forgotten */
@@ -232,12 +232,15 @@ bool ki_use_is_chain(const ki_use *use);
 
 /* Groups of an axis in the order of ranks, and as rings. */
 void ki_axis_groups(const ki_sizes *sizes, int axis, const int *gpus, int *groups);
-kith_status ki_axis_rings(ki_ring_maker *maker, const ki_sizes *sizes, int axis, const ki_use *use, const int *groups,
+kith_status ki_rings_make(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
                           int *rings);
+/* The order of members matters by itself: rank i talks to i + 1. */
+bool ki_use_is_ordered(const ki_use *use, int axis);
 /* A group that needs a link of unknown bandwidth costs INFINITY: it loses to any that does not, and is still an answer
- * where there is no other. scratch: 2 * world. */
-kith_status ki_price_axis(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, int axis, const int *gpus,
-                          int *scratch, kith_cost *cost);
+ * where there is no other. rings: scratch, size * count. */
+kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
+                            int *rings, kith_cost *cost);
+/* scratch: 2 * world. */
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
                           int *scratch, ki_step_price *price);
 
@@ -277,8 +280,7 @@ kith_status ki_placement_mesh_order(const kith_placement *p, const int *launched
 
 /* place_seat.c: is that where the placement has the rank? True also where pci is NULL or the topology has no address to
  * compare with. */
-bool ki_placement_is_seat(const kith_placement *p, const kith_topology *t, int rank, const char *host,
-                          const char *pci);
+bool ki_placement_is_seat(const kith_placement *p, const kith_topology *t, int rank, const char *host, const char *pci);
 bool ki_placement_is_address(const char *pci);
 /* "gpu7, GPU 0000:1b:00.0", or the GPU's number where its address is not known. Returns buffer. */
 const char *ki_placement_seat_text(const kith_placement *p, const kith_topology *t, int rank, char *buffer,

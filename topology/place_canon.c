@@ -187,7 +187,8 @@ kith_status ki_twins_find(const kith_node_kind *kind, bool has_network, unsigned
         for (size_t b = 0; b < n; b++) {
             bool is_twin = pair[a * n + a] == pair[b * n + b] && pair[a * n + b] == pair[b * n + a];
             for (size_t k = 0; k < n && is_twin; k++)
-                is_twin = k == a || k == b || (pair[a * n + k] == pair[b * n + k] && pair[k * n + a] == pair[k * n + b]);
+                is_twin =
+                    k == a || k == b || (pair[a * n + k] == pair[b * n + k] && pair[k * n + a] == pair[k * n + b]);
             twins[a * n + b] = is_twin;
         }
     ki_free(NULL, pair);

@@ -39,8 +39,8 @@ static kith_status price_inside(ki_search *w, int unit, int units, double *call_
             return status;
     }
     kith_cost cost;
-    kith_status status = kith_cost_collective(w->t, w->uses[axis].op, NULL, w->scratch, size, count / size,
-                                              w->uses[axis].nbytes, &cost);
+    kith_status status =
+        kith_cost_collective(w->t, w->uses[axis].op, NULL, w->scratch, size, count / size, w->uses[axis].nbytes, &cost);
     *call_s = status == KITH_OK ? cost.time_s : INFINITY;
     return status == KITH_ERR_UNSUPPORTED ? KITH_OK : status; /* a link of unknown bandwidth */
 }

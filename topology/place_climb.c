@@ -19,63 +19,24 @@
 #include <string.h>
 
 enum {
-    MOST_PRICES = 400, /* of an axis, from one start: 20 ms with 8 GPUs */
-    MOST_PRICED_RANKS = 4000,
-    LEAST_PRICES = 12, /* with fewer it is not worth to begin */
-    MEMORY = 4096 /* prices that are remembered; a power of two */
+    MOST_PRICED_RANKS = 4000, /* in groups whose price was not known, from one start: 20 ms with 8 GPUs */
+    LEAST_PRICES = 12         /* of all ranks: with fewer it is not worth to begin */
 };
-
-/* What an axis cost with these groups. */
-typedef struct remembered {
-    uint64_t groups;
-    double step_s;
-} remembered;
 
 typedef struct climb {
     ki_search *w;
     int unit;
-    int prices_left;
     int axes[KI_AXES], axis_count; /* those that cost something, inner ones first */
     unsigned char **twins;         /* [kind][gpu_count squared]; NULL: not in use */
     unsigned char *is_used;        /* [kind] */
-    remembered *memory;
-    double cost;       /* of what stands in w */
-    int *saved;        /* the cheapest so far: orders of all kinds, then the sequence */
+    ki_price_memory memory;
+    double cost; /* of what stands in w */
+    int *saved;  /* the cheapest so far: orders of all kinds, then the sequence */
     double saved_cost;
     uint64_t random;
 } climb;
 
 /* ---- prices ---- */
-
-static uint64_t hash_groups(int axis, const int *groups, int size, int world)
-{
-    uint64_t sum = 0; /* groups are alike in whatever order they come */
-    for (int at = 0; at < world; at += size) {
-        uint64_t hash = (uint64_t)axis + 1;
-        for (int i = 0; i < size; i++)
-            hash = (hash ^ (uint64_t)groups[at + i]) * 0x9e3779b97f4a7c15u + (hash >> 29);
-        sum += (hash ^ (hash >> 31)) * 0xbf58476d1ce4e5b9u;
-    }
-    return sum != 0 ? sum : 1;
-}
-
-static kith_status price_axis(climb *c, int axis, double *step_s)
-{
-    ki_search *w = c->w;
-    kith_cost cost;
-    ki_axis_groups(&w->sizes, axis, w->trial.gpus, w->scratch);
-    uint64_t hash = hash_groups(axis, w->scratch, w->sizes.size[axis], w->sizes.world);
-    remembered *entry = &c->memory[hash % MEMORY];
-    if (entry->groups == hash) {
-        *step_s = entry->step_s;
-        return KITH_OK;
-    }
-    c->prices_left--;
-    kith_status status = ki_price_axis(&w->maker, &w->sizes, w->uses, axis, w->trial.gpus, w->scratch, &cost);
-    *step_s = w->uses[axis].calls * cost.time_s;
-    *entry = (remembered){ hash, *step_s };
-    return status;
-}
 
 /* Of what stands in w; INFINITY as soon as it is not below `limit`. */
 static kith_status price_all(climb *c, double limit, double *cost)
@@ -83,8 +44,10 @@ static kith_status price_all(climb *c, double limit, double *cost)
     double sum = 0;
     kith_status status = ki_search_assign(c->w, &c->w->trial, c->w->sequence, c->unit);
     for (int i = 0; status == KITH_OK && i < c->axis_count && sum < limit; i++) {
+        int axis = c->axes[i], size = c->w->sizes.size[axis];
         double step_s = 0;
-        status = price_axis(c, c->axes[i], &step_s);
+        ki_axis_groups(&c->w->sizes, axis, c->w->trial.gpus, c->w->scratch);
+        status = ki_memory_price(c->w, &c->memory, axis, c->w->scratch, size, c->w->sizes.world / size, &step_s);
         sum += step_s;
     }
     *cost = sum < limit ? sum : INFINITY;
@@ -141,7 +104,8 @@ static kith_status swap_gpus(climb *c, int kind, bool *has_changed)
     ki_local *local = &c->w->locals[kind];
     kith_status status = KITH_OK;
     for (int i = 0; i < local->gpu_count; i++)
-        for (int j = i + 1; j < c->w->islands.usable_count[kind] && status == KITH_OK && c->prices_left > 0; j++) {
+        for (int j = i + 1; j < c->w->islands.usable_count[kind] && status == KITH_OK && c->memory.ranks_left > 0;
+             j++) {
             if (!may_swap_blocks(c, kind, i, j, 1))
                 continue;
             swap_blocks(local->gpus + i, local->gpus + j, 1);
@@ -164,7 +128,7 @@ static kith_status swap_groups(climb *c, int kind, bool *has_changed)
         last = size;
         int block = (int)size;
         for (int i = 0; i < local->gpu_count; i += block)
-            for (int j = i + block; j + block <= usable && status == KITH_OK && c->prices_left > 0; j += block) {
+            for (int j = i + block; j + block <= usable && status == KITH_OK && c->memory.ranks_left > 0; j += block) {
                 if (!may_swap_blocks(c, kind, i, j, block))
                     continue;
                 swap_blocks(local->gpus + i, local->gpus + j, block);
@@ -181,7 +145,7 @@ static kith_status swap_islands(climb *c, bool *has_changed)
     int *sequence = c->w->sequence, used = c->w->position_of_rank[c->w->sizes.world - 1] + 1;
     kith_status status = KITH_OK;
     for (int p = 0; p < used; p++)
-        for (int q = p + 1; q < islands->count && status == KITH_OK && c->prices_left > 0; q++) {
+        for (int q = p + 1; q < islands->count && status == KITH_OK && c->memory.ranks_left > 0; q++) {
             const ki_island *a = &islands->islands[sequence[p]], *b = &islands->islands[sequence[q]];
             if (b->gpu_count < c->unit || (a->kind == b->kind && a->gpu_count == b->gpu_count))
                 continue;
@@ -195,7 +159,7 @@ static kith_status climb_up(climb *c)
 {
     kith_status status = KITH_OK;
     bool has_changed = true;
-    while (status == KITH_OK && has_changed && c->prices_left > 0) {
+    while (status == KITH_OK && has_changed && c->memory.ranks_left > 0) {
         has_changed = false;
         status = swap_islands(c, &has_changed);
         for (int k = 0; k < kith_topology_kind_count(c->w->t) && status == KITH_OK; k++) {
@@ -264,7 +228,7 @@ static bool kick(climb *c)
 
 static bool is_done(const climb *c)
 {
-    return c->prices_left <= 0 || c->saved_cost <= c->w->lower_bound * (1 + 1e-6);
+    return c->memory.ranks_left <= 0 || c->saved_cost <= c->w->lower_bound * (1 + 1e-6);
 }
 
 static kith_status climb_once(climb *c)
@@ -279,7 +243,7 @@ static kith_status climb_again(climb *c)
     kith_status status = climb_once(c);
     /* What was priced before costs nothing, so a small machine ends when rounds bring nothing new. */
     for (int idle = 0; status == KITH_OK && !is_done(c) && idle < 60 && kick(c); idle++) {
-        int left = c->prices_left;
+        int left = c->memory.ranks_left;
         status = price_all(c, INFINITY, &c->cost);
         if (status == KITH_OK)
             status = climb_up(c);
@@ -287,7 +251,7 @@ static kith_status climb_again(climb *c)
             copy_state(c, true);
         copy_state(c, false);
         c->cost = c->saved_cost;
-        idle = c->prices_left < left ? -1 : idle;
+        idle = c->memory.ranks_left < left ? -1 : idle;
     }
     return status;
 }
@@ -318,18 +282,16 @@ static kith_status begin(climb *c)
 {
     ki_search *w = c->w;
     size_t kinds = (size_t)kith_topology_kind_count(w->t), room = (size_t)w->islands.count;
-    for (int i = 0; i < KI_AXES; i++)
-        if (w->sizes.size[w->sizes.order[i]] > 1 && w->uses[w->sizes.order[i]].calls > 0)
-            c->axes[c->axis_count++] = w->sizes.order[i];
+    c->axis_count = ki_search_axes(w, c->axes);
     for (size_t k = 0; k < kinds; k++)
         room += (size_t)w->islands.usable_count[k];
     c->twins = (unsigned char **)ki_calloc(NULL, kinds, sizeof *c->twins);
     c->is_used = (unsigned char *)ki_calloc(NULL, kinds, 1);
-    c->memory = (remembered *)ki_calloc(NULL, MEMORY, sizeof *c->memory);
     c->saved = (int *)ki_calloc(NULL, room, sizeof *c->saved);
-    if (c->twins == NULL || c->is_used == NULL || c->memory == NULL || c->saved == NULL)
+    if (c->twins == NULL || c->is_used == NULL || c->saved == NULL)
         return KITH_ERR_NO_MEMORY;
-    return find_twins(c);
+    kith_status status = ki_memory_init(&c->memory, MOST_PRICED_RANKS);
+    return status == KITH_OK ? find_twins(c) : status;
 }
 
 static void end(climb *c)
@@ -338,16 +300,14 @@ static void end(climb *c)
         ki_free(NULL, c->twins[k]);
     ki_free(NULL, c->twins);
     ki_free(NULL, c->is_used);
-    ki_free(NULL, c->memory);
+    ki_memory_fini(&c->memory);
     ki_free(NULL, c->saved);
 }
 
 kith_status ki_search_climb(ki_search *w, int unit, bool is_thorough)
 {
     climb c = { .w = w, .unit = unit, .random = 88172645463325252u };
-    c.prices_left = MOST_PRICED_RANKS / w->sizes.world;
-    c.prices_left = c.prices_left < MOST_PRICES ? c.prices_left : MOST_PRICES;
-    if (c.prices_left < LEAST_PRICES)
+    if (w->sizes.world > MOST_PRICED_RANKS / LEAST_PRICES)
         return KITH_OK;
     kith_status status = begin(&c);
     if (status == KITH_OK)

@@ -63,30 +63,31 @@ void ki_axis_groups(const ki_sizes *sizes, int axis, const int *gpus, int *group
 }
 
 /* Stages of a pipeline and messages to the next rank have an order of their own. */
-kith_status ki_axis_rings(ki_ring_maker *maker, const ki_sizes *sizes, int axis, const ki_use *use, const int *groups,
+bool ki_use_is_ordered(const ki_use *use, int axis)
+{
+    return axis == KI_PP || use->op == KITH_COST_SEND_RECV || use->op == KITH_COST_SHIFT;
+}
+
+kith_status ki_rings_make(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
                           int *rings)
 {
-    int size = sizes->size[axis];
-    memcpy(rings, groups, (size_t)sizes->world * sizeof *rings);
-    if (size == 1 || axis == KI_PP || use->op == KITH_COST_SEND_RECV || use->op == KITH_COST_SHIFT)
+    memcpy(rings, groups, (size_t)size * (size_t)count * sizeof *rings);
+    if (size == 1 || ki_use_is_ordered(use, axis))
         return KITH_OK;
-    for (int at = 0; at < sizes->world; at += size) {
-        kith_status status = ki_ring_of_group(maker, groups + at, size, rings + at);
+    for (int g = 0; g < count; g++) {
+        kith_status status = ki_ring_of_group(maker, groups + g * size, size, rings + g * size);
         if (status != KITH_OK)
             return status;
     }
     return KITH_OK;
 }
 
-kith_status ki_price_axis(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, int axis, const int *gpus,
-                          int *scratch, kith_cost *cost)
+kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
+                            int *rings, kith_cost *cost)
 {
-    int *groups = scratch, *rings = scratch + sizes->world;
-    ki_axis_groups(sizes, axis, gpus, groups);
-    kith_status status = ki_axis_rings(maker, sizes, axis, &uses[axis], groups, rings);
+    kith_status status = ki_rings_make(maker, axis, use, groups, size, count, rings);
     if (status == KITH_OK)
-        status = ki_cost_session_price(maker->session, uses[axis].op, rings, sizes->size[axis],
-                                       sizes->world / sizes->size[axis], uses[axis].nbytes, cost);
+        status = ki_cost_session_price(maker->session, use->op, rings, size, count, use->nbytes, cost);
     if (status != KITH_ERR_UNSUPPORTED)
         return status;
     /* a link of unknown bandwidth */
@@ -103,7 +104,9 @@ kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_
         *cost = (kith_cost){ .slowest = KITH_LINK_SELF, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
         if (sizes->size[axis] == 1)
             continue;
-        kith_status status = ki_price_axis(maker, sizes, uses, axis, gpus, scratch, cost);
+        ki_axis_groups(sizes, axis, gpus, scratch);
+        kith_status status = ki_price_groups(maker, axis, &uses[axis], scratch, sizes->size[axis],
+                                             sizes->world / sizes->size[axis], scratch + sizes->world, cost);
         if (status != KITH_OK)
             return status;
         price->step_s[axis] = uses[axis].calls > 0 ? uses[axis].calls * cost->time_s : 0;

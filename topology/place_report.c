@@ -78,7 +78,7 @@ static kith_status make_groups(kith_placement *p, ki_ring_maker *maker, int a, c
     if (groups == NULL || rings == NULL)
         return KITH_ERR_NO_MEMORY;
     ki_axis_groups(&p->sizes, a, p->gpus, groups);
-    return ki_axis_rings(maker, &p->sizes, a, use, groups, rings);
+    return ki_rings_make(maker, a, use, groups, axis->size, axis->group_count, rings);
 }
 
 static kith_status report_axis(kith_placement *p, ki_ring_maker *maker, int a, const ki_report_input *in)

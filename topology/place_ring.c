@@ -12,9 +12,9 @@
  */
 #include "place.h"
 
-#include "cost.h"
 #include "core/base/error.h"
 #include "core/base/mem.h"
+#include "cost.h"
 #include "model.h"
 
 #include <limits.h>

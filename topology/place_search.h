@@ -44,7 +44,7 @@ typedef struct ki_search {
     int *unit_sequence;         /* [islands]: the cheapest by rule for the unit at hand */
     double unit_cost;
     int *rank_of_island; /* [islands]: of its class; two of them */
-    int *scratch;               /* [2 * world + nodes] */
+    int *scratch;        /* [2 * world + nodes] */
 } ki_search;
 
 /* ---- place_judge.c ---- */
@@ -70,6 +70,31 @@ kith_status ki_search_all(ki_search *w);
 /* Classes of islands (of one kind of node, or domains of as many GPUs), numbered from the one whose innermost groups are
  * cheapest; what is too small for a unit comes after all of them. rank_of_island: [islands]. Overwrites w->sequence. */
 kith_status ki_classes_rank(ki_search *w, int unit, int *rank_of_island, int *class_count);
+
+/* ---- place_memory.c: prices that were asked for before ---- */
+
+typedef struct ki_remembered ki_remembered;
+typedef struct ki_price_memory {
+    ki_remembered *entries;
+    int ranks_left; /* falls by the ranks of each price that was not known */
+} ki_price_memory;
+
+kith_status ki_memory_init(ki_price_memory *memory, int most_ranks);
+void ki_memory_fini(ki_price_memory *memory);
+/* Seconds of a step that an axis takes with these groups alone on the machine. groups: not in the second half of
+ * w->scratch. */
+kith_status ki_memory_price(ki_search *w, ki_price_memory *memory, int axis, const int *groups, int size, int count,
+                            double *step_s);
+/* Axes that cost something, inner ones first; returns how many. */
+int ki_search_axes(const ki_search *w, int *axes);
+
+/* ---- place_exact.c ---- */
+
+/* All ranks fit into the one node there is, and are few enough to try. */
+bool ki_search_is_small(const ki_search *w);
+/* Tries every order of GPUs from w->locals on that could be cheaper than best_s, and leaves the cheapest in w->locals.
+ * *is_proven: there is none that is cheaper; else the budget ended before. */
+kith_status ki_search_exact(ki_search *w, double best_s, bool *is_proven);
 
 /* ---- place_climb.c ---- */
 

@@ -226,8 +226,8 @@ static void improve(search *s, int unit)
             if (s->g->first[p] == s->g->first[p + 1] || carried(s, p, s->sequence[p], -1) <= 0)
                 continue;
             for (int q = 0; q < s->islands->count && tries < MOST_TRIES; q++) {
-                bool is_alike = s->rank_of_island == NULL ||
-                                s->rank_of_island[s->sequence[p]] == s->rank_of_island[s->sequence[q]];
+                bool is_alike =
+                    s->rank_of_island == NULL || s->rank_of_island[s->sequence[p]] == s->rank_of_island[s->sequence[q]];
                 if (q == p || !is_alike || s->islands->islands[s->sequence[q]].gpu_count / unit != units)
                     continue;
                 tries++;

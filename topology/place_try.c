@@ -17,8 +17,8 @@
 
 enum {
     MOST_UNITS_TRIED = 2,
-    MOST_CLASSES_PERMUTED = 4,    /* 24 orders */
-    MOST_PERMUTED_RANKS = 512,    /* more ranks: the cheapest kind of node first, and no other order */
+    MOST_CLASSES_PERMUTED = 4,     /* 24 orders */
+    MOST_PERMUTED_RANKS = 512,     /* more ranks: the cheapest kind of node first, and no other order */
     MOST_RANKS_OF_TWO_STARTS = 512 /* where a price takes milliseconds there is one start */
 };
 
@@ -80,8 +80,7 @@ static double innermost_call_s(const ki_search *w, const ki_candidate *c)
  */
 static bool is_as_first(const ki_search *w)
 {
-    return w->trial.inside == w->rule_inside &&
-           ki_compare_costs(innermost_call_s(w, &w->trial), w->rule_call_s) <= 0;
+    return w->trial.inside == w->rule_inside && ki_compare_costs(innermost_call_s(w, &w->trial), w->rule_call_s) <= 0;
 }
 
 static void remember_rule(ki_search *w, const ki_candidate *c)
@@ -158,8 +157,8 @@ static kith_status make_locals(ki_search *w, int unit, bool is_canonical)
 static kith_status try_sequence(ki_search *w, int unit, const int *rank_of_island)
 {
     bool is_regular = true;
-    kith_status status = ki_sequence_make(&w->islands, &w->distances, &w->sizes, unit, rank_of_island, w->sequence,
-                                          &is_regular);
+    kith_status status =
+        ki_sequence_make(&w->islands, &w->distances, &w->sizes, unit, rank_of_island, w->sequence, &is_regular);
     if (status == KITH_OK && memcmp(w->sequence, w->file_order, (size_t)w->islands.count * sizeof(int)) != 0)
         status = consider(w, w->sequence, unit);
     if (status != KITH_OK || is_regular || kith_topology_switch_count(w->t) == 0)
@@ -228,12 +227,25 @@ static kith_status try_unit(ki_search *w, int unit)
         status = try_sequence(w, unit, NULL);
     if (status == KITH_OK)
         status = try_classes(w, unit);
-    if (status == KITH_OK)
-        status = climb(w, unit, false);
+    if (status != KITH_OK || ki_search_is_small(w))
+        return status;
+    status = climb(w, unit, false);
     if (status != KITH_OK || w->sizes.world > MOST_RANKS_OF_TWO_STARTS)
         return status;
     status = make_locals(w, unit, true);
     return status == KITH_OK ? climb(w, unit, true) : status;
+}
+
+/* In one node: the cheapest of all orders, if there are not too many to look at, and the neighbours of what was found. */
+static kith_status try_exact(ki_search *w, int unit)
+{
+    double best_s = w->has_candidate ? fmin(w->best.price.total, w->identity.price.total) : w->identity.price.total;
+    bool is_proven = false;
+    kith_status status = make_locals(w, unit, true);
+    if (status == KITH_OK)
+        status = ki_search_exact(w, best_s, &is_proven);
+    memcpy(w->unit_sequence, w->file_order, (size_t)w->islands.count * sizeof(int));
+    return status == KITH_OK ? climb(w, unit, !is_proven) : status;
 }
 
 kith_status ki_search_all(ki_search *w)
@@ -246,5 +258,5 @@ kith_status ki_search_all(ki_search *w)
             w->options.progress(w->options.progress_arg, "placing", (1.0 + i) / (2.0 + count));
         status = try_unit(w, units[i]);
     }
-    return status;
+    return status == KITH_OK && ki_search_is_small(w) ? try_exact(w, units[0]) : status;
 }
