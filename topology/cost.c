@@ -112,10 +112,26 @@ static bool is_level(const cost_row *a)
     return a->price == ki_price_hierarchical || a->price == ki_price_leaders;
 }
 
+/* What is known when all algorithms were looked at. One that needs a link of unknown bandwidth might be the cheapest
+ * unless it loses even with a link that takes no time: then the price of the others holds, else none is given. */
+static kith_status conclude(const ki_cost_case *c, double best_s, double unknown_s, ki_price *price)
+{
+    if (unknown_s < best_s) {
+        *price = (ki_price)KI_PRICE_NONE;
+        price->time_s = unknown_s; /* at least */
+        c->flows->status = KITH_ERR_UNSUPPORTED;
+        return ki_fail_quiet(KITH_ERR_UNSUPPORTED, "cost: no bandwidth is known between GPU %d and GPU %d",
+                             c->flows->unknown_from, c->flows->unknown_to);
+    }
+    return isfinite(best_s)
+               ? KITH_OK
+               : ki_fail_quiet(KITH_ERR_UNSUPPORTED, "cost: no algorithm can be priced over %d ranks", c->size);
+}
+
 /* The cheapest of those that are possible. has_levels: also those that are made of others. */
 static kith_status choose(const ki_cost_case *c, kith_cost_op op, bool has_levels, const char **name, ki_price *price)
 {
-    double best_s = INFINITY;
+    double best_s = INFINITY, unknown_s = INFINITY;
     for (int i = 0; i < ALGORITHM_COUNT; i++) {
         const cost_row *a = &table[i];
         if (a->op != op || a->kind != c->kind || c->size > most_ranks(a->effort, false) || (is_level(a) && !has_levels))
@@ -125,19 +141,18 @@ static kith_status choose(const ki_cost_case *c, kith_cost_op op, bool has_level
         one.limit_s = best_s;
         ki_price here = KI_PRICE_NONE;
         kith_status status = a->price(&one, &here);
-        if (status == KITH_ERR_UNSUPPORTED && c->flows->status == KITH_OK)
-            continue;
-        if (status != KITH_OK)
+        if (status != KITH_OK && status != KITH_ERR_UNSUPPORTED)
             return status;
-        if (here.time_s < best_s) {
+        if (c->flows->status != KITH_OK) { /* a link of unknown bandwidth; else it is not possible */
+            unknown_s = fmin(unknown_s, here.time_s);
+            c->flows->status = KITH_OK;
+        } else if (status == KITH_OK && here.time_s < best_s) {
             best_s = here.time_s;
             *price = here;
             *name = a->name;
         }
     }
-    return isfinite(best_s)
-               ? KITH_OK
-               : ki_fail_quiet(KITH_ERR_UNSUPPORTED, "cost: no algorithm can be priced over %d ranks", c->size);
+    return conclude(c, best_s, unknown_s, price);
 }
 
 kith_status ki_price_best(const ki_cost_case *c, ki_price *price)

@@ -65,7 +65,8 @@ typedef struct ki_flows {
     double *load; /* bytes on each resource */
     int *touched; /* resources with bytes on them */
     int touched_count;
-    kith_status status; /* first failure */
+    kith_status status;           /* first failure */
+    int unknown_from, unknown_to; /* GPUs of the transfer that failed */
 } ki_flows;
 
 kith_status ki_flows_create(ki_paths *paths, ki_flows **flows);

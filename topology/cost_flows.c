@@ -42,8 +42,11 @@ void ki_flows_clear(ki_flows *f)
 static bool find_route(ki_flows *f, int from, int to, ki_route *route)
 {
     kith_status status = ki_paths_route(f->paths, from, to, route);
-    if (f->status == KITH_OK)
+    if (f->status == KITH_OK && status != KITH_OK) {
         f->status = status;
+        f->unknown_from = from;
+        f->unknown_to = to;
+    }
     return status == KITH_OK;
 }
 

@@ -349,21 +349,22 @@ static double price_round(const ki_cost_case *c, const ki_round_message *m, size
     return longest_s;
 }
 
-/* Most plans lose against a ring by far: they end at the limit, after a few of their rounds. */
+/* Most plans lose against a ring by far: they end at the limit, after a few of their rounds. Messages over links of
+ * unknown bandwidth count as if they took no time, so what comes out then is the least it can be. */
 static kith_status price_rounds(const ki_cost_case *c, const ki_rounds *rounds, ki_price *price)
 {
     double *time_s = (double *)ki_calloc(NULL, (size_t)c->group_count, sizeof *time_s);
     double *latency_s = (double *)ki_calloc(NULL, (size_t)c->group_count, sizeof *latency_s);
     kith_status status = time_s != NULL && latency_s != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
     double longest_s = 0;
-    for (size_t i = 0, last; status == KITH_OK && i < rounds->count && longest_s * rounds->repeat < c->limit_s;
-         i = last) {
+    bool has_memory = status == KITH_OK;
+    for (size_t i = 0, last; has_memory && i < rounds->count && longest_s * rounds->repeat < c->limit_s; i = last) {
         for (last = i + 1; last < rounds->count && rounds->messages[last].round == rounds->messages[i].round; last++)
             ;
         longest_s = price_round(c, rounds->messages + i, last - i, time_s, latency_s, price);
         status = c->flows->status;
     }
-    for (int g = 0; status == KITH_OK && g < c->group_count; g++)
+    for (int g = 0; has_memory && g < c->group_count; g++)
         if (time_s[g] * rounds->repeat > price->time_s) {
             price->time_s = time_s[g] * rounds->repeat;
             price->latency_s = latency_s[g] * rounds->repeat;
@@ -381,7 +382,8 @@ static kith_status price_within_limit(const ki_cost_case *c, const ki_rounds *ro
         ki_price bound = KI_PRICE_NONE;
         first.group_count = 1;
         kith_status status = price_rounds(&first, rounds, &bound);
-        if (status != KITH_OK || bound.time_s >= c->limit_s) {
+        bool goes_on = status == KITH_OK || status == KITH_ERR_UNSUPPORTED;
+        if (!goes_on || bound.time_s >= c->limit_s) {
             *price = bound;
             return status;
         }

@@ -68,14 +68,21 @@ static bool is_first_of_twins(const exact *e, unsigned taken, int i)
     return true;
 }
 
-/* A broadcast has no order either, but a root. */
+/* A broadcast has no order either, but a root; two that shift send to each other, whoever is first. */
+static bool has_order(const exact *e, int axis)
+{
+    const ki_use *use = &e->w->uses[axis];
+    if (use->op == KITH_COST_SHIFT && e->w->sizes.size[axis] == 2)
+        return false;
+    return ki_use_is_ordered(use, axis) || use->op == KITH_COST_BROADCAST;
+}
+
 static bool ascends(const exact *e, int rank, int i)
 {
     for (int a = 0; a < e->axis_count; a++) {
         int axis = e->axes[a];
-        bool has_order = ki_use_is_ordered(&e->w->uses[axis], axis) || e->w->uses[axis].op == KITH_COST_BROADCAST;
-        if (!has_order && is_on_first_line(&e->w->sizes, axis, rank) && place_on_axis(&e->w->sizes, axis, rank) > 0 &&
-            e->chosen[rank - e->w->sizes.stride[axis]] > i)
+        if (!has_order(e, axis) && is_on_first_line(&e->w->sizes, axis, rank) &&
+            place_on_axis(&e->w->sizes, axis, rank) > 0 && e->chosen[rank - e->w->sizes.stride[axis]] > i)
             return false;
     }
     return true;

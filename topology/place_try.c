@@ -236,15 +236,22 @@ static kith_status try_unit(ki_search *w, int unit)
     return status == KITH_OK ? climb(w, unit, true) : status;
 }
 
-/* In one node: the cheapest of all orders, if there are not too many to look at, and the neighbours of what was found. */
+static double best_s(const ki_search *w)
+{
+    return w->has_candidate ? fmin(w->best.price.total, w->identity.price.total) : w->identity.price.total;
+}
+
+/* In one node: the cheapest of all orders, if there are not too many to look at. The better what is known before, the
+ * fewer these are; afterwards the neighbours of what was found are looked at, and more where it is not proven. */
 static kith_status try_exact(ki_search *w, int unit)
 {
-    double best_s = w->has_candidate ? fmin(w->best.price.total, w->identity.price.total) : w->identity.price.total;
     bool is_proven = false;
+    memcpy(w->unit_sequence, w->file_order, (size_t)w->islands.count * sizeof(int));
     kith_status status = make_locals(w, unit, true);
     if (status == KITH_OK)
-        status = ki_search_exact(w, best_s, &is_proven);
-    memcpy(w->unit_sequence, w->file_order, (size_t)w->islands.count * sizeof(int));
+        status = climb(w, unit, false);
+    if (status == KITH_OK)
+        status = ki_search_exact(w, best_s(w), &is_proven);
     return status == KITH_OK ? climb(w, unit, !is_proven) : status;
 }
 

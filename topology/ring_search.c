@@ -50,6 +50,7 @@ static int local_number(search *s, int resource, double gbps)
     return i;
 }
 
+/* A link of unknown bandwidth stays at 0: no ring goes over it. */
 static bool read_needs(search *s, ki_paths *paths, const int *group)
 {
     for (int i = 0; i < s->size; i++)
@@ -57,7 +58,10 @@ static bool read_needs(search *s, ki_paths *paths, const int *group)
             ki_route route;
             if (i == j)
                 continue;
-            if (ki_paths_route(paths, group[i], group[j], &route) != KITH_OK || route.hop_count > MOST_HOPS)
+            kith_status status = ki_paths_route(paths, group[i], group[j], &route);
+            if (status == KITH_ERR_UNSUPPORTED)
+                continue;
+            if (status != KITH_OK || route.hop_count > MOST_HOPS)
                 return false;
             need *n = &s->needs[i][j];
             n->count = route.hop_count;
