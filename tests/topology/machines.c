@@ -133,6 +133,45 @@ void machine_add_tree(kith_topology *t, int kind, const int *nodes_per_leaf, int
     free(left);
 }
 
+/* ---- other numbers ---- */
+
+void machine_renumber(kith_topology *t, int kind_index, const int *number)
+{
+    const kith_node_kind *kind = kith_topology_kind(t, kind_index);
+    size_t n = (size_t)kind->gpu_count, m = (size_t)kind->nic_count;
+    kith_gpu *gpus = (kith_gpu *)calloc(n + 1, sizeof *gpus);
+    kith_link *links = (kith_link *)calloc(n * (n + m) + 1, sizeof *links), *to_nics = links + n * n;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (size_t)number[i];
+        gpus[at] = kind->gpus[i];
+        for (size_t j = 0; j < n; j++)
+            links[at * n + (size_t)number[j]] = kind->links[i * n + j];
+        for (size_t nic = 0; nic < m; nic++)
+            to_nics[at * m + nic] = kind->nic_links[i * m + nic];
+    }
+    for (size_t i = 0; i < n; i++)
+        ((kith_gpu *)(uintptr_t)kind->gpus)[i] = gpus[i];
+    for (size_t i = 0; i < n * n; i++)
+        ((kith_link *)(uintptr_t)kind->links)[i] = links[i];
+    for (size_t i = 0; i < n * m; i++)
+        ((kith_link *)(uintptr_t)kind->nic_links)[i] = to_nics[i];
+    free(gpus);
+    free(links);
+}
+
+void machine_shuffle(int *numbers, int count, unsigned seed)
+{
+    uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    for (int i = 0; i < count; i++)
+        numbers[i] = i;
+    for (int i = count - 1; i > 0 && seed > 0; i--) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        int j = (int)((state >> 33) % (uint64_t)(i + 1)), other = numbers[i];
+        numbers[i] = numbers[j];
+        numbers[j] = other;
+    }
+}
+
 /* ---- brute force ---- */
 
 typedef struct brute {

@@ -20,6 +20,10 @@ void machine_finish(kith_topology *t);
  * names "n1", "n2", ...; is_shuffled: nodes are dealt to the leaves one by one instead of leaf after leaf. */
 void machine_add_tree(kith_topology *t, int kind, const int *nodes_per_leaf, int leaf_count, int leaves_per_spine,
                       bool is_shuffled);
+/* GPU i of a kind gets the position number[i]; the kind is finished already. */
+void machine_renumber(kith_topology *t, int kind, const int *number);
+/* 0 to count - 1 in an order that follows from the seed; 0: as they are. */
+void machine_shuffle(int *numbers, int count, unsigned seed);
 /* Best sum and worst ring by trying everything, for comparison (at most 10 units). */
 typedef struct brute_answer {
     int worst;
