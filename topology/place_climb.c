@@ -14,6 +14,7 @@
 #include "place_search.h"
 
 #include "core/base/mem.h"
+#include "model.h"
 
 #include <math.h>
 #include <string.h>
@@ -138,6 +139,40 @@ static kith_status swap_groups(climb *c, int kind, bool *has_changed)
     return status;
 }
 
+/* GPUs go to groups by turns, as cards are dealt: groups that took neighbours share what neighbours share, a NIC or a
+ * switch, and no single exchange takes them apart. size: of a group. */
+static kith_status deal(climb *c, int kind, int size, bool *has_changed)
+{
+    int *gpus = c->w->locals[kind].gpus, before[KI_MAX_GPUS], count = c->w->locals[kind].gpu_count;
+    double cost;
+    memcpy(before, gpus, (size_t)count * sizeof *gpus);
+    for (int i = 0; i < count; i++)
+        gpus[i] = before[i % size * (count / size) + i / size];
+    kith_status status = price_all(c, c->cost * (1 - 1e-9), &cost);
+    if (status == KITH_OK && isfinite(cost)) {
+        c->cost = cost;
+        *has_changed = true;
+    } else {
+        memcpy(gpus, before, (size_t)count * sizeof *gpus);
+    }
+    return status;
+}
+
+static kith_status deal_groups(climb *c, int kind, bool *has_changed)
+{
+    const ki_local *local = &c->w->locals[kind];
+    kith_status status = KITH_OK;
+    int64_t last = 1;
+    for (int a = 0; a < KI_AXES && status == KITH_OK && c->memory.ranks_left > 0; a++) {
+        int64_t size = c->w->sizes.stride[c->w->sizes.order[a]];
+        if (size == last || size > local->gpu_count / 2 || local->gpu_count % size != 0)
+            continue;
+        last = size;
+        status = deal(c, kind, (int)size, has_changed);
+    }
+    return status;
+}
+
 /* Islands of one kind are alike; which of them comes first is place_cluster.c's. */
 static kith_status swap_islands(climb *c, bool *has_changed)
 {
@@ -165,7 +200,9 @@ static kith_status climb_up(climb *c)
         for (int k = 0; k < kith_topology_kind_count(c->w->t) && status == KITH_OK; k++) {
             if (!c->is_used[k])
                 continue;
-            status = swap_groups(c, k, &has_changed);
+            status = deal_groups(c, k, &has_changed);
+            if (status == KITH_OK)
+                status = swap_groups(c, k, &has_changed);
             if (status == KITH_OK)
                 status = swap_gpus(c, k, &has_changed);
         }
@@ -318,7 +355,7 @@ kith_status ki_search_climb(ki_search *w, int unit, bool is_thorough)
         status = ki_search_assign(w, &w->trial, w->sequence, unit);
     w->trial.is_climbed = true;
     if (status == KITH_OK)
-        status = ki_search_keep(w, &c.cost);
+        status = ki_search_keep(w);
     end(&c);
     return status;
 }

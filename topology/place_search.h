@@ -42,9 +42,10 @@ typedef struct ki_search {
     int *position_of_rank;
     int *sequence, *file_order; /* [islands] */
     int *unit_sequence;         /* [islands]: the cheapest by rule for the unit at hand */
-    double unit_cost;
-    int *rank_of_island; /* [islands]: of its class; two of them */
-    int *scratch;        /* [2 * world + nodes] */
+    double unit_cost, unit_cut_bytes;
+    double last_cost, last_cut_bytes; /* of the last candidate */
+    int *rank_of_island;              /* [islands]: of its class; two of them */
+    int *scratch;                     /* [2 * world + nodes] */
 } ki_search;
 
 /* ---- place_judge.c ---- */
@@ -61,8 +62,9 @@ int ki_compare_costs(double a, double b);
 
 /* Ranks onto islands in sequence, into c. */
 kith_status ki_search_assign(ki_search *w, ki_candidate *c, const int *sequence, int unit);
-/* The trial, assigned already: it becomes the best if it is better. *cost: seconds of a step. */
-kith_status ki_search_keep(ki_search *w, double *cost);
+/* The trial, assigned already: it becomes the best if it is better. What it
+ * costs stands in w->last_cost. */
+kith_status ki_search_keep(ki_search *w);
 kith_status ki_search_all(ki_search *w);
 
 /* ---- place_class.c ---- */

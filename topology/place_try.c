@@ -83,8 +83,11 @@ static bool is_as_first(const ki_search *w)
     return w->trial.inside == w->rule_inside && ki_compare_costs(innermost_call_s(w, &w->trial), w->rule_call_s) <= 0;
 }
 
-static void remember_rule(ki_search *w, const ki_candidate *c)
+/* c: what the trial is, which may have been priced before. */
+static void remember(ki_search *w, const ki_candidate *c)
 {
+    w->last_cost = c->price.total;
+    w->last_cut_bytes = c->cut.bytes;
     if (w->trial.is_climbed)
         return;
     w->rule_inside = c->inside;
@@ -92,22 +95,19 @@ static void remember_rule(ki_search *w, const ki_candidate *c)
 }
 
 /* Prices are the dear part on large machines: what is known already is not priced again. */
-kith_status ki_search_keep(ki_search *w, double *cost)
+kith_status ki_search_keep(ki_search *w)
 {
     if (is_same(w, &w->trial, &w->identity)) {
-        *cost = w->identity.price.total;
-        remember_rule(w, &w->identity);
+        remember(w, &w->identity);
         w->first = w->has_candidate ? w->first : w->trial_first;
         return KITH_OK;
     }
     if (w->has_candidate && is_same(w, &w->trial, &w->best)) {
-        *cost = w->best.price.total;
-        remember_rule(w, &w->best);
+        remember(w, &w->best);
         return KITH_OK;
     }
     kith_status status = ki_candidate_judge(w, &w->trial);
-    *cost = w->trial.price.total;
-    remember_rule(w, &w->trial);
+    remember(w, &w->trial);
     if (status == KITH_OK && is_worth_it(w) && (!w->has_candidate || ki_candidate_is_better(&w->trial, &w->best))) {
         w->knows_first = !w->trial.is_climbed || is_as_first(w);
         ki_candidate other = w->best;
@@ -119,15 +119,23 @@ kith_status ki_search_keep(ki_search *w, double *cost)
     return status;
 }
 
+/* A climb begins from the cheapest sequence; of equally cheap ones from that with fewer bytes over switches, which have
+ * room for what a climb saves elsewhere. */
+static bool is_better_start(const ki_search *w)
+{
+    int order = ki_compare_costs(w->last_cost, w->unit_cost);
+    return order != 0 ? order < 0 : w->last_cut_bytes < w->unit_cut_bytes * (1 - 1e-9);
+}
+
 static kith_status consider(ki_search *w, const int *sequence, int unit)
 {
     kith_status status = ki_search_assign(w, &w->trial, sequence, unit);
     w->trial.is_climbed = false;
-    double cost = INFINITY;
     if (status == KITH_OK)
-        status = ki_search_keep(w, &cost);
-    if (status == KITH_OK && cost < w->unit_cost * (1 - 1e-9)) {
-        w->unit_cost = cost;
+        status = ki_search_keep(w);
+    if (status == KITH_OK && is_better_start(w)) {
+        w->unit_cost = w->last_cost;
+        w->unit_cut_bytes = w->last_cut_bytes;
         memcpy(w->unit_sequence, sequence, (size_t)w->islands.count * sizeof(int));
     }
     return status;
@@ -218,7 +226,7 @@ static kith_status climb(ki_search *w, int unit, bool is_thorough)
 
 static kith_status try_unit(ki_search *w, int unit)
 {
-    w->unit_cost = INFINITY;
+    w->unit_cost = w->unit_cut_bytes = INFINITY;
     memcpy(w->unit_sequence, w->file_order, (size_t)w->islands.count * sizeof(int));
     kith_status status = make_locals(w, unit, false);
     if (status == KITH_OK)
