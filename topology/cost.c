@@ -272,22 +272,6 @@ static void answer(const ki_price *price, double gbps, const char *algorithm, ki
                          .is_shared = price->is_shared };
 }
 
-kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count)
-{
-    *session = (ki_cost_session){ .t = t };
-    kith_status status = ki_paths_create(t, gpus, count, &session->paths);
-    return status == KITH_OK ? ki_flows_create(session->paths, &session->flows) : status;
-}
-
-void ki_cost_session_fini(ki_cost_session *session)
-{
-    ki_flows_destroy(session->flows);
-    ki_paths_destroy(session->paths);
-    ki_rounds_memory_fini(&session->rounds);
-    session->flows = NULL;
-    session->paths = NULL;
-}
-
 /* algorithm: NULL for the cheapest. */
 static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, const char *algorithm, const int *groups,
                                     int group_size, int group_count, double nbytes, kith_cost *cost)

@@ -7,6 +7,7 @@
  *   cost_ring.c    rings and chains, closed forms; several rings at once
  *   cost_rounds.c  every algorithm of core/algo, out of its own plan
  *   cost_levels.c  inside the nodes, then between them
+ *   cost_memory.c  what many prices on the same nodes share
  * cost.c chooses and answers.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -132,7 +133,9 @@ typedef struct ki_rounds {
 kith_status ki_rounds_of_plan(const ki_algo *algo, int size, const int *node_of, double nbytes, ki_rounds *rounds);
 void ki_rounds_fini(ki_rounds *rounds);
 
-/* The last short plans: a search prices the same ones over other GPUs again and again. */
+/* ---- cost_memory.c: many prices on the same nodes ---- */
+
+/* The last short plans. */
 enum { KI_ROUNDS_REMEMBERED = 32, KI_MOST_RANKS_REMEMBERED = 32 };
 typedef struct ki_rounds_memory {
     struct {
@@ -144,9 +147,10 @@ typedef struct ki_rounds_memory {
     } plans[KI_ROUNDS_REMEMBERED];
     int next; /* to be forgotten */
 } ki_rounds_memory;
-void ki_rounds_memory_fini(ki_rounds_memory *memory);
-
-/* ---- many prices on the same nodes ---- */
+/* NULL: not known, or too large to be. */
+const ki_rounds *ki_rounds_recall(const ki_cost_case *c, const ki_algo *algo, const int *hosts);
+/* Takes over what rounds holds; false: the plan is too large. */
+bool ki_rounds_remember(const ki_cost_case *c, const ki_algo *algo, const int *hosts, const ki_rounds *rounds);
 
 typedef struct ki_cost_session {
     const kith_topology *t;

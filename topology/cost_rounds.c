@@ -412,40 +412,6 @@ static int *hosts_of(const ki_cost_case *c)
     return hosts;
 }
 
-/* ---- memory ---- */
-
-void ki_rounds_memory_fini(ki_rounds_memory *memory)
-{
-    for (int i = 0; i < KI_ROUNDS_REMEMBERED; i++)
-        ki_rounds_fini(&memory->plans[i].rounds);
-}
-
-static const ki_rounds *recall(const ki_cost_case *c, const ki_algo *algo, const int *hosts)
-{
-    for (int i = 0; i < KI_ROUNDS_REMEMBERED && c->size <= KI_MOST_RANKS_REMEMBERED; i++)
-        if (c->rounds->plans[i].algo == algo && c->rounds->plans[i].size == c->size &&
-            !(c->rounds->plans[i].nbytes < c->nbytes || c->rounds->plans[i].nbytes > c->nbytes) &&
-            memcmp(c->rounds->plans[i].node_of, hosts, (size_t)c->size * sizeof *hosts) == 0)
-            return &c->rounds->plans[i].rounds;
-    return NULL;
-}
-
-/* Takes over what rounds holds; false: the plan is too large. */
-static bool remember(const ki_cost_case *c, const ki_algo *algo, const int *hosts, const ki_rounds *rounds)
-{
-    if (c->size > KI_MOST_RANKS_REMEMBERED)
-        return false;
-    int at = c->rounds->next;
-    c->rounds->next = (at + 1) % KI_ROUNDS_REMEMBERED;
-    ki_rounds_fini(&c->rounds->plans[at].rounds);
-    c->rounds->plans[at].algo = algo;
-    c->rounds->plans[at].size = c->size;
-    c->rounds->plans[at].nbytes = c->nbytes;
-    c->rounds->plans[at].rounds = *rounds;
-    memcpy(c->rounds->plans[at].node_of, hosts, (size_t)c->size * sizeof *hosts);
-    return true;
-}
-
 kith_status ki_price_plan(const ki_cost_case *c, ki_price *price)
 {
     const ki_algo *algo = ki_algo_find(c->kind, c->algorithm);
@@ -454,7 +420,7 @@ kith_status ki_price_plan(const ki_cost_case *c, ki_price *price)
     int *hosts = hosts_of(c);
     if (hosts == NULL)
         return KITH_ERR_NO_MEMORY;
-    const ki_rounds *known = recall(c, algo, hosts);
+    const ki_rounds *known = ki_rounds_recall(c, algo, hosts);
     ki_rounds rounds = { 0 };
     kith_status status = KITH_OK;
     if (known == NULL) {
@@ -463,7 +429,7 @@ kith_status ki_price_plan(const ki_cost_case *c, ki_price *price)
     }
     if (status == KITH_OK)
         status = price_within_limit(c, known, price);
-    if (known == &rounds && (status != KITH_OK || !remember(c, algo, hosts, &rounds)))
+    if (known == &rounds && (status != KITH_OK || !ki_rounds_remember(c, algo, hosts, &rounds)))
         ki_rounds_fini(&rounds);
     ki_free(NULL, hosts);
     return status;

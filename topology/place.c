@@ -1,9 +1,7 @@
 /* topology/place.c - kith_place(): candidates, the best of them, and what is told about it.
  *
- * A candidate is a unit (how many ranks stay inside an island) and a sequence of islands; the order of GPUs inside each
- * kind of node is found once for each unit. Candidates are compared by the cost of a step, then by bytes over switches
- * (which need no constants), then by the links inside the innermost groups and by sockets. The order of the numbers
- * is a candidate, too, and stays unless another is better: so no placement costs more than it.
+ * The order of the numbers is priced first and stays unless another is better, so no placement costs more than it. What
+ * else is tried place_search.h tells. What was chosen and why is said at the end.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

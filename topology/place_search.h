@@ -1,8 +1,14 @@
 /* topology/place_search.h - what the search for a placement holds, shared by the files that look for candidates.
  *
  * A candidate is a unit (how many ranks stay inside an island), a sequence of islands, and an order of GPUs for each
- * kind of node. place_try.c makes candidates by rule, place_class.c varies which kinds of node come first, place_climb.c
- * changes the best of them step by step, place_judge.c compares. place.c begins and answers.
+ * kind of node, the same in all its nodes. Candidates are found in this order, and the best by place_judge.c stays:
+ *
+ *   place_try.c    by rule: partitions of place_local.c, islands in the order of the file and by switch
+ *   place_class.c  kinds of node from the cheapest on, so that slow nodes are left over
+ *   place_climb.c  swaps of GPUs, groups and islands, as long as a step gets cheaper
+ *   place_exact.c  instead, in one node: every order that could be the cheapest
+ *
+ * place_canon.c gives an order of GPUs that does not know their numbers, place_memory.c keeps prices.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
