@@ -17,9 +17,9 @@
 
 enum {
     MOST_UNITS_TRIED = 2,
-    MOST_CLASSES_PERMUTED = 4,     /* 24 orders */
-    MOST_PERMUTED_RANKS = 512,     /* more ranks: the cheapest kind of node first, and no other order */
-    MOST_RANKS_OF_TWO_STARTS = 512 /* where a price takes milliseconds there is one start */
+    MOST_CLASSES_PERMUTED = 4,    /* 24 orders */
+    MOST_PERMUTED_RANKS = 512,    /* more ranks: the cheapest kind of node first, and no other order */
+    MOST_RANKS_OF_TWO_STARTS = 64 /* where a price takes long there is one start */
 };
 
 /* Ranks onto one island; returns how many. An island of several nodes is filled node by node. */
