@@ -2,8 +2,11 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "core/base/fault.h"
 #include "machines.h"
 #include "numbers.h"
+#include <kith/placement.h>
+#include <kith/status.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,9 +106,35 @@ static void test_renumbering(void **state)
     kith_topology_destroy(t);
 }
 
+/* Allocations fail one after the other while every order is looked at: an error, nothing leaked (sanitizers look). */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    kith_topology *t = make_drawn(&machines[1]);
+    kith_placement_options o = KITH_PLACEMENT_OPTIONS_INIT;
+    kith_placement *p = NULL;
+    int failures = 0;
+    o.tp = 2;
+    o.pp = 2;
+    for (int nth = 1; p == NULL && nth < 1000000; nth += 1 + nth / 32) {
+        char rule[32];
+        snprintf(rule, sizeof rule, "alloc:%d", nth);
+        setenv("KITH_FAULT", rule, 1);
+        assert_int_equal(ki_fault_configure(0), KITH_OK);
+        kith_status status = kith_place(t, &o, &p);
+        assert_int_equal(status, p != NULL ? KITH_OK : KITH_ERR_NO_MEMORY);
+        failures += p == NULL;
+    }
+    unsetenv("KITH_FAULT");
+    assert_int_equal(ki_fault_configure(0), KITH_OK);
+    assert_true(p != NULL && failures > 20);
+    kith_placement_destroy(p);
+    kith_topology_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_renumbering), cmocka_unit_test(test_drawn_machines),
-                                        cmocka_unit_test(test_fixtures) };
+                                        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_fixtures) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
