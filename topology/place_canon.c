@@ -4,7 +4,7 @@
  * costs when the same machine numbers its GPUs differently. Here GPUs are put into an order that follows from the
  * machine alone: each gets a colour out of its own values, then again and again out of its neighbours' colours and the
  * links to them. Where colours stay equal one of the GPUs is singled out, which makes its neighbours differ. Those of
- * one colour can nearly always be exchanged for each other, so it does not matter which is taken; where they cannot, the
+ * one colour can nearly always be exchanged for each other, so it does not matter which is taken; where not, the
  * answer depends on the numbers, but is not wrong.
  *
  * SPDX-License-Identifier: BSD-3-Clause

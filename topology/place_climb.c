@@ -6,7 +6,7 @@
  * long as the step gets cheaper. Then some GPUs are exchanged at random and it begins again, until the budget of prices
  * is used up. Units stay inside their islands whatever is exchanged.
  *
- * Positions are exchanged, not numbers, and the random numbers are always the same: from the same order of GPUs, whatever
+ * Positions are exchanged, not numbers, and the random numbers are always the same: from one order of GPUs, whatever
  * their names, the same comes out. GPUs that nothing tells apart are not exchanged.
  *
  * SPDX-License-Identifier: BSD-3-Clause

@@ -75,7 +75,7 @@ kith_status ki_search_all(ki_search *w);
 
 /* ---- place_class.c ---- */
 
-/* Classes of islands (of one kind of node, or domains of as many GPUs), numbered from the one whose innermost groups are
+/* Classes of islands (of one kind of node, or domains of as many GPUs), numbered from where innermost groups are
  * cheapest; what is too small for a unit comes after all of them. rank_of_island: [islands]. Overwrites w->sequence. */
 kith_status ki_classes_rank(ki_search *w, int unit, int *rank_of_island, int *class_count);
 
@@ -106,7 +106,7 @@ kith_status ki_search_exact(ki_search *w, double best_s, bool *is_proven);
 
 /* ---- place_climb.c ---- */
 
-/* Changes the order of GPUs and the sequence of islands, as they stand in w, by swaps that lower the cost of a step, and
+/* Changes the order of GPUs and the sequence of islands, as they stand in w, by swaps that make a step cheaper, and
  * keeps what comes of it if that is better than the best. */
 kith_status ki_search_climb(ki_search *w, int unit, bool is_thorough);
 
@@ -117,7 +117,7 @@ enum { KI_MOST_CANONICAL = 64 };
 
 /* Sorts positions by what the GPUs are connected to, so that a machine with other numbers gets the same order. */
 void ki_canonical_order(const kith_node_kind *kind, int *gpus, int count);
-/* Nothing tells two GPUs apart: exchanging them changes no cost. twins: [gpu_count squared]; has_network: NICs count. */
+/* Nothing tells two GPUs apart: to exchange them is free. twins: [gpu_count squared]. has_network: NICs count. */
 kith_status ki_twins_find(const kith_node_kind *kind, bool has_network, unsigned char *twins);
 
 #endif

@@ -1,9 +1,10 @@
 /* topology/place_try.c - candidates by rule, unit after unit; the best is kept.
  *
  * For each unit: the order of GPUs in each kind of node (place_local.c), nodes in the order of the file and by switch
- * (place_cluster.c), swaps over switches (place_swap.c), kinds of nodes in other orders (place_class.c), then a climb by
- * cost (place_climb.c), once from GPUs in the order of their numbers and once from an order that does not know the
- * numbers (place_canon.c). What comes later must be better, so among equals the smallest numbers stay.
+ * (place_cluster.c), swaps over switches (place_swap.c), kinds of nodes in other orders (place_class.c). Then a climb
+ * by cost (place_climb.c), from GPUs in the order of their numbers and on small jobs also from an order that does not
+ * know the numbers (place_canon.c); in one node all orders instead (place_exact.c). What comes later must be better, so
+ * among equals the smallest numbers stay.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -8,7 +8,7 @@
 #include <kith/topology.h>
 
 /* Places several layouts on a machine under several numberings, over the cost of the whole step. make: the same machine
- * each time. Returns how many layouts failed, each told with its costs; -1: the machine is none for this, because it has
+ * each time. Returns how many layouts failed, each told with its costs; -1: the machine is none for this: it has
  * several nodes, fewer than two GPUs, or more than 16. */
 typedef kith_topology *make_machine(const void *arg);
 int numbers_check(const char *name, make_machine *make, const void *arg, int seed_count);

@@ -1,4 +1,4 @@
-/* tests/topology/test_cost_unknown.c - a link of unknown bandwidth: a collective has a price where it cannot matter, and
+/* tests/topology/test_cost_unknown.c - an unknown bandwidth: a collective has a price where it cannot matter, and
  * none where the algorithm that needs it might be the cheapest.
  *
  * SPDX-License-Identifier: BSD-3-Clause
