@@ -7,6 +7,7 @@
 #     kith_dep::cairo                 pictures
 #     kith_dep::ucx                   the ucx module
 #     kith_dep::mpi_openmpi, kith_dep::mpi_mpich, kith_dep::mpi_default      the mpi modules; KITH_MPI_VARIANTS lists them
+#     kith_dep::random123             headers, for a test
 #     kith_dep::cmocka                tests
 #
 # A folder asks if(TARGET kith_dep::ucx).
@@ -110,6 +111,28 @@ if(KITH_WITH_MPI)
     endif()
 else()
     kith_dependency_note(mpi "switched off (KITH_WITH_MPI)")
+endif()
+
+# Matrix products of layers: opened at run time, so nothing is linked; whether there is one here is worth a line.
+find_library(KITH_BLAS NAMES libopenblas.so.0 libblis.so.4 libmkl_rt.so.2 libcblas.so.3 libblas.so.3)
+mark_as_advanced(KITH_BLAS)
+if(KITH_BLAS)
+    kith_dependency_note(blas "${KITH_BLAS} (opened at run time)")
+else()
+    kith_dependency_note(blas "not found; layers need a CBLAS at run time (Debian package libopenblas0-pthread)")
+endif()
+
+# Random123, the reference that the tests compare the generator of dropout with.
+find_path(KITH_RANDOM123 Random123/philox.h)
+mark_as_advanced(KITH_RANDOM123)
+if(KITH_RANDOM123)
+    add_library(kith_dep_random123 INTERFACE)
+    target_include_directories(kith_dep_random123 SYSTEM INTERFACE "${KITH_RANDOM123}")
+    target_compile_definitions(kith_dep_random123 INTERFACE KITH_HAVE_RANDOM123)
+    add_library(kith_dep::random123 ALIAS kith_dep_random123)
+    kith_dependency_note(random123 "${KITH_RANDOM123}")
+else()
+    kith_dependency_note(random123 "not found (Debian package librandom123-dev); one test is left out")
 endif()
 
 if(KITH_WITH_TESTS)

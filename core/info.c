@@ -8,6 +8,7 @@
 #include "algo/select.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "layers/compute/blas.h"
 #include "object.h"
 #include "registry.h"
 #include "text.h"
@@ -122,6 +123,23 @@ static void add_backends(const module_list *list, ki_text *text)
     ki_text_add(text, "]");
 }
 
+/* ---- matrix products ---- */
+
+static void add_blas(ki_text *text)
+{
+    const ki_blas *blas;
+    bool is_there = ki_blas_get(&blas) == KITH_OK;
+    ki_text_add(text, "\"blas\":{\"available\":%s,\"library\":", is_there ? "true" : "false");
+    ki_text_add_json(text, is_there ? blas->library : NULL);
+    ki_text_add(text, ",\"version\":");
+    ki_text_add_json(text, is_there ? blas->version : NULL);
+    ki_text_add(text, ",\"reason\":");
+    ki_text_add_json(text, !is_there               ? kith_error_detail()
+                           : blas->version[0] != 0 ? blas->version
+                                                   : "tells no version");
+    ki_text_add(text, "}");
+}
+
 /* ---- settings ---- */
 
 static void add_config(const ki_config *config, ki_text *text)
@@ -211,6 +229,8 @@ static kith_status compose(const module_list *list, ki_text *text)
         add_backends(list, text);
         ki_text_add(text,
                     ",\"devices\":[{\"name\":\"host\",\"available\":true,\"reason\":\"memory of this process\"}],");
+        add_blas(text);
+        ki_text_add(text, ",");
         add_config(config, text);
         ki_text_add(text, ",");
         add_algorithms(select, text);

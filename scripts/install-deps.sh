@@ -24,6 +24,8 @@ optional | libhwloc-dev   | pkg-config --exists hwloc      | kith topo looks at 
 optional | libxml2-dev    | pkg-config --exists libxml-2.0 | kith topo reads NCCL topology files
 optional | libyaml-dev    | pkg-config --exists yaml-0.1   | kith topo reads topology.yaml
 optional | libcairo2-dev  | pkg-config --exists cairo      | kith topo draws pictures
+optional | libopenblas0-pthread | compgen -G '/usr/lib/*/libopenblas.so.0' | layers multiply matrices with it, or with another CBLAS, opened at run time
+optional | librandom123-dev | test -e /usr/include/Random123/philox.h | a test of the generator of dropout against Random123
 optional | libucx-dev     | pkg-config --exists ucx        | the ucx backend
 optional | libopenmpi-dev | command -v mpicc.openmpi       | the mpi backend on Open MPI
 optional | openmpi-bin    | command -v mpirun.openmpi      | starts ranks under Open MPI (demo, tests)

@@ -20,7 +20,7 @@ static const char info_help[] =
     "  --config      the settings: value, who set it, meaning. A setting NAME is set by the variable KITH_NAME or by\n"
     "                kith_init_options.settings\n"
     "  --algorithms  the collectives' algorithms, what each costs, and the rules by which they are chosen\n"
-    "  --json        everything, as one JSON object with version, backends, devices, config, algorithms\n\n"
+    "  --json        everything, as one JSON object with version, backends, devices, blas, config, algorithms\n\n"
     "Exit status: 0, 1 when the library cannot tell, 2 wrong usage, or output that cannot be written.\n\n"
     "Example: KITH_BACKEND=ucx kith info --config\n";
 

@@ -156,6 +156,20 @@ static json_t *list_modules(const json_t *backends)
     return rows;
 }
 
+/* What multiplies the matrices of layers on the host. */
+static void print_blas(FILE *out, const json_t *blas)
+{
+    static const column columns[] = { { "library", "CBLAS", 0 },
+                                      { "available", "usable", 0 },
+                                      { "reason", "why, or what it has", 0 } };
+    if (blas == NULL) return;
+    json_t *rows = json_array();
+    json_array_append(rows, (json_t *)blas);
+    fputs("\nMatrix products\n", out);
+    print_table(out, rows, columns, sizeof(columns) / sizeof(columns[0]));
+    json_decref(rows);
+}
+
 static void print_overview(FILE *out, const json_t *report)
 {
     static const column backends[] = { { "name", "backend", 0 },
@@ -177,6 +191,7 @@ static void print_overview(FILE *out, const json_t *report)
     json_decref(modules);
     fputs("\nDevices\n", out);
     print_table(out, json_object_get(report, "devices"), devices, sizeof(devices) / sizeof(devices[0]));
+    print_blas(out, json_object_get(report, "blas"));
     fputs("\nMore: kith info --config, --algorithms, --json\n", out);
 }
 

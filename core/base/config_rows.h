@@ -44,7 +44,8 @@
     X("radix", INT, "0", "0:1024", 1, 0, "radix of k-nomial algorithms, 2 or more; 0: each one's default")             \
     X("spin", AUTO, "auto", KI_INT_TEXT, 0, 0, "polls before a wait yields; auto: none with more ranks than CPUs")     \
     X("flight_records", INT, "256", "0:1048576", 0, 0, "operations that the flight record of a group keeps")           \
-    X("kernels", CHOICE, "auto", "auto|generic|avx2|avx512", 0, 0, "reduction kernels")                                \
+    X("kernels", CHOICE, "auto", "auto|generic|avx2|avx512", 0, 0, "kernels of reductions and of layers")              \
+    X("blas_library", TEXT, "", "", 0, 1, "CBLAS of layers: a library's name or path; empty: the first found")         \
     X("stream_nbytes", NBYTES, "8m", "0:1t", 0, 0, "results of this size or more are written with streaming stores")   \
     X("dump_on_timeout", TEXT, "", "", 0, 0, "file for the flight records after a timeout; empty: none")
 

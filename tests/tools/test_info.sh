@@ -10,7 +10,7 @@ if command -v python3 >/dev/null; then
     cat >"$work/look.py" <<'PY'
 import json, sys
 report = json.load(open(sys.argv[1]))
-for key in "version", "backends", "devices", "config", "algorithms":
+for key in "version", "backends", "devices", "blas", "config", "algorithms":
     assert key in report, key
 for part in "backends", "devices":
     assert report[part], part
@@ -33,7 +33,7 @@ fi
 
 is_narrow() { ! grep -qE '^.{101}' "$work/out"; }
 succeeds "$kith" info
-check "the version" out_has "kith $(sed -n 's/.*"version": *"\([^"]*\)".*/\1/p' "$work/json" | head -n 1)"
+check "the version" out_has "kith $(sed -n 's/^{"version": *"\([^"]*\)".*/\1/p' "$work/json" | head -n 1)"
 check "shm is usable" grep -qE '^  shm .*yes' "$work/out"
 check "host is there" grep -qE '^  host +yes' "$work/out"
 check "at most 100 columns" is_narrow

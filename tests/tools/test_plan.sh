@@ -94,8 +94,15 @@ if command -v python3 >/dev/null 2>&1; then
     check "progress on a terminal" python3 -c 'import os, pty, subprocess, sys
 leader, follower = pty.openpty()
 command = [sys.argv[1], "plan", "--model", "llama-2-13b", "--search", "--input", sys.argv[2], "--zero", "1"]
-done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=follower)
-seen = os.read(leader, 1 << 16)
+done = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower)
+os.close(follower)
+seen = b""
+try:
+    while (piece := os.read(leader, 1 << 16)):
+        seen += piece
+except OSError: # how a terminal says that nobody writes to it any more
+    pass
+done.wait()
 wanted = b"kith plan: placing 100 %"
 assert done.returncode == 0 and wanted in seen and b"kith plan: laying out" in seen, (wanted, seen)
 assert seen.endswith(b"\r\x1b[K"), seen' "$kith" "$machine"
