@@ -116,7 +116,7 @@ KITH_API struct kith_group *kith_world(const kith_ctx *ctx);
 KITH_API kith_status kith_progress(kith_ctx *ctx);
 
 /* What `kith info` prints, as JSON: {"version", "backends": [{"name", "available", "reason", ...}], "devices",
- * "config", "algorithms"}. Needs no context. *json belongs to the caller: kith_free(). */
+ * "blas", "config", "algorithms"}. Needs no context. *json belongs to the caller: kith_free(). */
 KITH_API kith_status kith_info_json(char **json);
 
 /* Releases what a kith function said it is for. NULL is fine. */

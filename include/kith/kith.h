@@ -22,6 +22,7 @@
  *   dtype.h     element types              op.h      reductions               mem.h    memory all ranks can reach
  *   topology.h  what the machine is        placement.h  where ranks go        plan.h     what a layout costs
  *   schedule.h  pipeline plans as data     pipeline.h   running them
+ *   tensor.h    views of numbers           layers.h     layers split over ranks  transformer.h  blocks and models
  *   status.h    statuses, error text, log  version.h                          backend.h  for writers of backends
  *
  * Rules for all of them: functions return a kith_status (see status.h); outputs are written on success only; a
@@ -37,6 +38,7 @@
 #include <kith/context.h>
 #include <kith/dtype.h>
 #include <kith/group.h>
+#include <kith/layers.h>
 #include <kith/mem.h>
 #include <kith/mesh.h>
 #include <kith/op.h>
@@ -47,7 +49,9 @@
 #include <kith/request.h>
 #include <kith/schedule.h>
 #include <kith/status.h>
+#include <kith/tensor.h>
 #include <kith/topology.h>
+#include <kith/transformer.h>
 #include <kith/version.h>
 
 #endif

@@ -60,6 +60,10 @@ static void test_promised_members(void **state)
     assert_int_equal(shm, 1);
     assert_string_equal(text_of(devices->first, "name"), "host");
     assert_true(member(devices->first, "available", KI_JSON_BOOL)->boolean);
+    const ki_json *blas = member(root, "blas", KI_JSON_OBJECT);
+    assert_true(text_of(blas, "reason")[0] != '\0');
+    if (member(blas, "available", KI_JSON_BOOL)->boolean)
+        assert_true(text_of(blas, "library")[0] != '\0');
     ki_json_free(NULL, root);
 }
 

@@ -1,0 +1,184 @@
+/* layers/buffer.c - counted memory of tensors.
+ *
+ * Buffers whose last reference went are kept and given out again, the tightest that fits, so a training loop allocates
+ * in its first step only. What is counted is what was asked for: figures of memory are those of the tensors and do not
+ * depend on what happened before.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "layers.h"
+
+#include "core/base/fault.h"
+#include <stdlib.h>
+
+#define ALIGNMENT 64
+
+static struct kith_buffer *take_free(kith_layers *layers, size_t nbytes)
+{
+    struct kith_buffer **best = NULL;
+    for (struct kith_buffer **at = &layers->free_buffers; *at != NULL; at = &(*at)->next)
+        if ((*at)->capacity >= nbytes && (best == NULL || (*at)->capacity < (*best)->capacity))
+            best = at;
+    if (best == NULL || (*best)->capacity / 2 > nbytes + 4096) // a small tensor does not take a large one's memory
+        return NULL;
+    struct kith_buffer *buffer = *best;
+    *best = buffer->next;
+    layers->memory.cached -= buffer->capacity;
+    return buffer;
+}
+
+void ki_buffers_free(kith_layers *layers)
+{
+    while (layers->free_buffers != NULL) {
+        struct kith_buffer *buffer = layers->free_buffers;
+        layers->free_buffers = buffer->next;
+        free(buffer->data);
+        free(buffer);
+    }
+    layers->memory.cached = 0;
+}
+
+/* A free buffer that is too small for what is wanted now will be too small the next time as well, where sequences grow:
+ * the largest of them goes when a larger one is made, so that what is kept does not outgrow what was alive at once. */
+static void give_up_smaller(kith_layers *layers, size_t nbytes)
+{
+    struct kith_buffer **largest = NULL;
+    for (struct kith_buffer **at = &layers->free_buffers; *at != NULL; at = &(*at)->next)
+        if ((*at)->capacity < nbytes && (largest == NULL || (*at)->capacity > (*largest)->capacity))
+            largest = at;
+    if (largest == NULL)
+        return;
+    struct kith_buffer *buffer = *largest;
+    *largest = buffer->next;
+    layers->memory.cached -= buffer->capacity;
+    free(buffer->data);
+    free(buffer);
+}
+
+static struct kith_buffer *allocate(kith_layers *layers, size_t nbytes)
+{
+    if (ki_fault(KI_FAULT_ALLOC))
+        return NULL;
+    struct kith_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL)
+        return NULL;
+    buffer->layers = layers;
+    if (layers->is_dry)
+        return buffer;
+    buffer->capacity = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    buffer->data = aligned_alloc(ALIGNMENT, buffer->capacity);
+    if (buffer->data == NULL) {
+        free(buffer);
+        return NULL;
+    }
+    return buffer;
+}
+
+/* Bytes of all ones are a NaN in every floating-point type, and -1 as an integer. */
+static void poison(const struct kith_buffer *buffer)
+{
+    if (buffer->data != NULL)
+        memset(buffer->data, 0xff, buffer->nbytes);
+}
+
+static kith_status no_memory(size_t nbytes)
+{
+    return ki_fail(KITH_ERR_NO_MEMORY, "layers: no memory for a tensor of %zu bytes", nbytes);
+}
+
+static kith_status take(kith_layers *layers, size_t nbytes, struct kith_buffer **out)
+{
+    size_t room = nbytes > 0 ? nbytes : 1; // so that a tensor without elements has an address, too
+    if (room > SIZE_MAX - ALIGNMENT)
+        return no_memory(nbytes);
+    struct kith_buffer *buffer = take_free(layers, layers->is_dry ? 0 : room);
+    if (buffer == NULL) {
+        give_up_smaller(layers, room);
+        buffer = allocate(layers, room);
+    }
+    if (buffer == NULL && layers->free_buffers != NULL) {
+        ki_buffers_free(layers);
+        buffer = allocate(layers, room);
+    }
+    if (buffer == NULL)
+        return no_memory(nbytes);
+    buffer->nbytes = nbytes;
+    buffer->references = 1;
+    buffer->next = NULL;
+    layers->live_buffers++;
+    layers->memory.tensors += nbytes;
+    if (layers->memory.tensors > layers->memory.tensors_peak)
+        layers->memory.tensors_peak = layers->memory.tensors;
+    if (layers->options.is_debug)
+        poison(buffer);
+    *out = buffer;
+    return KITH_OK;
+}
+
+kith_status kith_tensor_create(kith_layers *layers, kith_dtype dtype, int dim_count, const int64_t *shape,
+                               kith_tensor *tensor)
+{
+    if (layers == NULL || tensor == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_tensor_create: layers and tensor must not be NULL");
+    kith_tensor made = kith_tensor_view(NULL, dtype, dim_count, shape);
+    if (made.dim_count == 0)
+        return ki_fail(
+            KITH_ERR_INVALID_ARG,
+            "kith_tensor_create: dim_count must be 1 to %d, sizes at least 0 with a product of at most 2^62, "
+            "and dtype one of kith/dtype.h",
+            KITH_TENSOR_DIMS);
+    size_t nbytes;
+    if (!ki_mul((size_t)kith_tensor_count(&made), kith_dtype_nbytes(dtype), &nbytes))
+        return no_memory(SIZE_MAX);
+    kith_status status = take(layers, nbytes, &made.buffer);
+    if (status != KITH_OK)
+        return status;
+    made.data = made.buffer->data;
+    *tensor = made;
+    return KITH_OK;
+}
+
+kith_status kith_tensor_retain(const kith_tensor *tensor, kith_tensor *reference)
+{
+    if (tensor == NULL || reference == NULL || tensor->dim_count == 0)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_tensor_retain: there is no tensor");
+    if (tensor->buffer != NULL)
+        tensor->buffer->references++;
+    *reference = *tensor;
+    return KITH_OK;
+}
+
+void kith_tensor_release(kith_tensor *tensor)
+{
+    if (tensor == NULL)
+        return;
+    struct kith_buffer *buffer = tensor->buffer;
+    memset(tensor, 0, sizeof *tensor);
+    if (buffer == NULL || --buffer->references > 0)
+        return;
+    kith_layers *layers = buffer->layers;
+    layers->live_buffers--;
+    layers->memory.tensors -= buffer->nbytes;
+    if (layers->options.is_debug)
+        poison(buffer);
+    buffer->next = layers->free_buffers;
+    layers->free_buffers = buffer;
+    layers->memory.cached += buffer->capacity;
+}
+
+kith_status ki_tensor_create_2d(kith_layers *layers, kith_dtype dtype, int64_t rows, int64_t cols, kith_tensor *tensor)
+{
+    int64_t shape[2] = { rows, cols };
+    return kith_tensor_create(layers, dtype, 2, shape, tensor);
+}
+
+kith_status ki_tensor_create_like(kith_layers *layers, const kith_tensor *x, int64_t features, kith_tensor *tensor)
+{
+    int64_t shape[KITH_TENSOR_DIMS];
+    memcpy(shape, x->shape, sizeof shape);
+    shape[x->dim_count - 1] = features;
+    kith_status status = kith_tensor_create(layers, x->dtype, x->dim_count, shape, tensor);
+    if (status == KITH_OK)
+        *tensor = ki_with_layout(*tensor, x->layout, x->split_dim);
+    return status;
+}

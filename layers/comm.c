@@ -1,0 +1,227 @@
+/* layers/comm.c - every collective that a layer makes: counted, poisoned in debug mode, left out for one rank.
+ *
+ * Parts of a whole may differ by one unit (kith_split_range()); where they do not, the plain forms of the
+ * collectives are used, which are faster than the forms with counts.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "layers.h"
+
+#include <kith/request.h>
+#include <stdlib.h>
+
+#define SIZES_ON_STACK 64
+
+ki_comm ki_comm_tp(const kith_layers *layers)
+{
+    ki_comm comm = { layers->is_dry ? NULL : layers->options.tp, layers->tp_size, layers->tp_rank };
+    return comm;
+}
+
+ki_comm ki_comm_ep(const kith_layers *layers)
+{
+    ki_comm comm = { layers->is_dry ? NULL : layers->options.ep, layers->ep_size, layers->ep_rank };
+    return comm;
+}
+
+ki_comm ki_comm_data(const kith_layers *layers)
+{
+    kith_group *data = layers->options.data;
+    if (data == NULL)
+        return ki_comm_ep(layers);
+    ki_comm comm = { data, kith_group_size(data), kith_group_rank(data) };
+    return comm;
+}
+
+/* sent: elements that leave this rank. */
+static void count_sent(kith_layers *layers, kith_layers_phase phase, kith_coll_kind kind, int64_t elements, double sent,
+                       kith_dtype dtype)
+{
+    kith_layers_traffic *traffic = &layers->traffic;
+    size_t each = kith_dtype_nbytes(dtype);
+    traffic->ops[phase][kind]++;
+    traffic->elements[phase][kind] += (uint64_t)elements;
+    traffic->nbytes[phase][kind] += (uint64_t)elements * each;
+    traffic->wire_nbytes[phase][kind] += sent * (double)each;
+}
+
+static void count(kith_layers *layers, kith_layers_phase phase, kith_coll_kind kind, ki_comm comm, int64_t elements,
+                  kith_dtype dtype)
+{
+    double crossings = kind == KITH_ALL_REDUCE ? 2 : 1;
+    count_sent(layers, phase, kind, elements, crossings * (double)elements * (comm.size - 1) / comm.size, dtype);
+}
+
+/* What arrives must not be used before it is there. */
+static void poison(const kith_layers *layers, void *data, int64_t elements, kith_dtype dtype)
+{
+    if (layers->options.is_debug && data != NULL)
+        memset(data, 0xff, (size_t)elements * kith_dtype_nbytes(dtype));
+}
+
+kith_status ki_comm_all_reduce_start(kith_layers *layers, kith_layers_phase phase, ki_comm comm, void *data,
+                                     int64_t elements, kith_dtype dtype, kith_op op, ki_started *started)
+{
+    started->request = NULL;
+    if (comm.size == 1)
+        return KITH_OK;
+    count(layers, phase, KITH_ALL_REDUCE, comm, elements, dtype);
+    if (comm.group == NULL)
+        return KITH_OK;
+    return kith_all_reduce_start(comm.group, data, data, (size_t)elements, dtype, op, &started->request);
+}
+
+kith_status ki_comm_all_reduce(kith_layers *layers, kith_layers_phase phase, ki_comm comm, void *data, int64_t elements,
+                               kith_dtype dtype, kith_op op)
+{
+    if (comm.size == 1)
+        return KITH_OK;
+    count(layers, phase, KITH_ALL_REDUCE, comm, elements, dtype);
+    return comm.group == NULL ? KITH_OK : kith_all_reduce(comm.group, data, data, (size_t)elements, dtype, op);
+}
+
+/* counts: [comm.size] in elements. */
+static void part_counts(ki_comm comm, int64_t units, int64_t unit, size_t *counts)
+{
+    for (int r = 0; r < comm.size; r++) {
+        int64_t first, part;
+        kith_split_range(units, comm.size, r, &first, &part);
+        counts[r] = (size_t)(part * unit);
+    }
+}
+
+/* Room for counts: the caller's array when it is large enough. */
+static size_t *room_for(ki_comm comm, size_t *on_stack, size_t **allocated)
+{
+    *allocated = NULL;
+    if (comm.size <= SIZES_ON_STACK)
+        return on_stack;
+    return *allocated = malloc((size_t)comm.size * sizeof **allocated);
+}
+
+static kith_status no_memory(void)
+{
+    return ki_fail(KITH_ERR_NO_MEMORY, "layers: no memory for the sizes of the parts of a tensor");
+}
+
+static size_t part_of(ki_comm comm, int64_t units, int64_t unit)
+{
+    int64_t first, part;
+    kith_split_range(units, comm.size, comm.rank, &first, &part);
+    return (size_t)(part * unit);
+}
+
+kith_status ki_comm_all_gather_start(kith_layers *layers, kith_layers_phase phase, ki_comm comm, const void *own,
+                                     void *whole, int64_t units, int64_t unit, kith_dtype dtype, ki_started *started)
+{
+    started->request = NULL;
+    size_t mine = part_of(comm, units, unit);
+    if (comm.size == 1) {
+        if (own != whole && whole != NULL && mine > 0)
+            memcpy(whole, own, mine * kith_dtype_nbytes(dtype));
+        return KITH_OK;
+    }
+    count(layers, phase, KITH_ALL_GATHER, comm, units * unit, dtype);
+    if (comm.group == NULL)
+        return KITH_OK;
+    poison(layers, whole, units * unit, dtype);
+    if (units % comm.size == 0)
+        return kith_all_gather_start(comm.group, own, whole, mine, dtype, &started->request);
+    size_t on_stack[SIZES_ON_STACK], *allocated;
+    size_t *counts = room_for(comm, on_stack, &allocated);
+    if (counts == NULL)
+        return no_memory();
+    part_counts(comm, units, unit, counts);
+    kith_status status = kith_all_gather_v_start(comm.group, own, whole, counts, NULL, dtype, &started->request);
+    free(allocated);
+    return status;
+}
+
+kith_status ki_comm_reduce_scatter_start(kith_layers *layers, kith_layers_phase phase, ki_comm comm, const void *whole,
+                                         void *own, int64_t units, int64_t unit, kith_dtype dtype, ki_started *started)
+{
+    started->request = NULL;
+    size_t mine = part_of(comm, units, unit);
+    if (comm.size == 1) {
+        if (own != whole && own != NULL && mine > 0)
+            memcpy(own, whole, mine * kith_dtype_nbytes(dtype));
+        return KITH_OK;
+    }
+    count(layers, phase, KITH_REDUCE_SCATTER, comm, units * unit, dtype);
+    if (comm.group == NULL)
+        return KITH_OK;
+    poison(layers, own, (int64_t)mine, dtype);
+    if (units % comm.size == 0)
+        return kith_reduce_scatter_start(comm.group, whole, own, mine, dtype, KITH_SUM, &started->request);
+    size_t on_stack[SIZES_ON_STACK], *allocated;
+    size_t *counts = room_for(comm, on_stack, &allocated);
+    if (counts == NULL)
+        return no_memory();
+    part_counts(comm, units, unit, counts);
+    kith_status status =
+        kith_reduce_scatter_v_start(comm.group, whole, own, counts, dtype, KITH_SUM, &started->request);
+    free(allocated);
+    return status;
+}
+
+kith_status ki_comm_poll(ki_started *started)
+{
+    int is_done;
+    return kith_test(&started->request, &is_done);
+}
+
+kith_status ki_comm_wait(ki_started *started)
+{
+    return kith_wait(&started->request);
+}
+
+void ki_comm_settle(ki_started *started)
+{
+    if (started->request != NULL)
+        ki_comm_wait(started);
+}
+
+static int64_t sum_of(const int64_t *counts, int n)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < n; r++)
+        sum += counts[r];
+    return sum;
+}
+
+kith_status ki_comm_all_to_all_v_start(kith_layers *layers, kith_layers_phase phase, ki_comm comm, const void *send,
+                                       const int64_t *send_counts, void *recv, const int64_t *recv_counts,
+                                       kith_dtype dtype, ki_started *started)
+{
+    started->request = NULL;
+    int64_t sent = sum_of(send_counts, comm.size), received = sum_of(recv_counts, comm.size);
+    if (comm.size == 1) {
+        if (recv != NULL && sent > 0)
+            memcpy(recv, send, (size_t)sent * kith_dtype_nbytes(dtype));
+        return KITH_OK;
+    }
+    count_sent(layers, phase, KITH_ALL_TO_ALL_V, sent, (double)(sent - send_counts[comm.rank]), dtype);
+    if (comm.group == NULL)
+        return KITH_OK;
+    poison(layers, recv, received, dtype);
+    size_t *counts = malloc(2 * (size_t)comm.size * sizeof *counts);
+    if (counts == NULL)
+        return no_memory();
+    for (int r = 0; r < comm.size; r++) {
+        counts[r] = (size_t)send_counts[r];
+        counts[comm.size + r] = (size_t)recv_counts[r];
+    }
+    kith_status status = kith_all_to_all_v_start(comm.group, send, counts, NULL, recv, counts + comm.size, NULL, dtype,
+                                                 &started->request);
+    free(counts);
+    return status;
+}
+
+kith_status ki_comm_all_to_all_v(kith_layers *layers, kith_layers_phase phase, ki_comm comm, const void *send,
+                                 const int64_t *send_counts, void *recv, const int64_t *recv_counts, kith_dtype dtype)
+{
+    ki_started started;
+    kith_status status =
+        ki_comm_all_to_all_v_start(layers, phase, comm, send, send_counts, recv, recv_counts, dtype, &started);
+    return status == KITH_OK ? ki_comm_wait(&started) : status;
+}

@@ -1,0 +1,168 @@
+/* tests/layers/layer_help.c - what the cases of layers share.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "layer_cases.h"
+
+#include <math.h>
+#include <string.h>
+
+kith_layers *layers_over(rank_info *info, int tp, kith_dtype dtype, int is_sequence_parallel)
+{
+    kith_group *group = NULL;
+    REQUIRE_OK(kith_group_split(info->world, info->rank < tp ? 0 : KITH_NO_COLOR, info->rank, NULL, &group));
+    if (group == NULL)
+        return NULL;
+    kith_layers_options options = KITH_LAYERS_OPTIONS_INIT;
+    options.dtype = dtype;
+    options.tp = group;
+    options.is_sequence_parallel = is_sequence_parallel;
+    options.is_debug = 1;
+    options.seed = 42;
+    kith_layers *layers;
+    REQUIRE_OK(kith_layers_create(&options, &layers));
+    return layers;
+}
+
+kith_layers *layers_alone(kith_dtype dtype)
+{
+    kith_layers_options options = KITH_LAYERS_OPTIONS_INIT;
+    options.dtype = dtype;
+    options.is_debug = 1;
+    options.seed = 42;
+    kith_layers *layers;
+    REQUIRE_OK(kith_layers_create(&options, &layers));
+    return layers;
+}
+
+kith_tape *tape_of(kith_layers *layers, int64_t sequence, int64_t batch)
+{
+    kith_tape *tape;
+    REQUIRE_OK(kith_tape_create(layers, &tape));
+    kith_batch what = KITH_BATCH_INIT;
+    what.sequence = sequence;
+    what.batch = batch;
+    REQUIRE_OK(kith_tape_begin(tape, &what));
+    return tape;
+}
+
+/* splitmix64 */
+uint64_t scrambled(unsigned seed, int64_t index)
+{
+    uint64_t z = ((uint64_t)seed << 40) + (uint64_t)index * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+double whole_number(unsigned seed, int64_t index)
+{
+    return (double)(scrambled(seed, index) % 9) - 4;
+}
+
+double fraction(unsigned seed, int64_t index)
+{
+    return (double)(scrambled(seed, index) >> 11) / (double)(UINT64_C(1) << 52) - 1;
+}
+
+static void put(void *data, kith_dtype dtype, int64_t i, double value)
+{
+    if (dtype == KITH_F64)
+        ((double *)data)[i] = value;
+    else if (dtype == KITH_F32)
+        ((float *)data)[i] = (float)value;
+    else {
+        float f = (float)value;
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        ((uint16_t *)data)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+
+void put_element(const kith_tensor *tensor, int64_t i, double value)
+{
+    put(tensor->data, tensor->dtype, i, value);
+}
+
+double element(const kith_tensor *tensor, int64_t i)
+{
+    if (tensor->dtype == KITH_F64)
+        return ((const double *)tensor->data)[i];
+    if (tensor->dtype == KITH_F32)
+        return (double)((const float *)tensor->data)[i];
+    uint32_t bits = (uint32_t)((const uint16_t *)tensor->data)[i] << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return (double)f;
+}
+
+kith_tensor numbers(kith_dtype dtype, int64_t rows, int64_t cols, unsigned seed,
+                    double (*make)(unsigned seed, int64_t index))
+{
+    size_t count = (size_t)(rows * cols);
+    void *data = malloc(count > 0 ? count * kith_dtype_nbytes(dtype) : 1);
+    REQUIRE(data != NULL);
+    for (int64_t i = 0; i < rows * cols; i++)
+        put(data, dtype, i, make(seed, i));
+    return kith_tensor_view(data, dtype, 2, (const int64_t[]){ rows, cols });
+}
+
+unsigned seed_of_name(const char *name)
+{
+    unsigned seed = 5381;
+    for (; *name != '\0'; name++)
+        seed = seed * 33 + (unsigned char)*name;
+    return seed & 0xffff;
+}
+
+void load_params(kith_layers *layers, double (*make)(unsigned seed, int64_t index))
+{
+    for (size_t i = 0; i < kith_layers_param_count(layers); i++) {
+        kith_param *param = kith_layers_param(layers, i);
+        int64_t cols = param->dim_count > 1 ? param->global_shape[1] : 1;
+        kith_tensor whole = numbers(KITH_F64, param->global_shape[0], cols, seed_of_name(param->name), make);
+        kith_tensor shaped = kith_tensor_reshape(&whole, param->dim_count, param->global_shape);
+        REQUIRE_OK(kith_param_load(param, &shaped));
+        free(whole.data);
+    }
+}
+
+void require_equal(const char *file, int line, const char *what, const kith_tensor *got, const kith_tensor *wanted,
+                   double tolerance)
+{
+    if (kith_tensor_count(got) != kith_tensor_count(wanted))
+        rank_fail(file, line, "%s: %lld elements, wanted %lld", what, (long long)kith_tensor_count(got),
+                  (long long)kith_tensor_count(wanted));
+    if (!kith_tensor_is_contiguous(got) || !kith_tensor_is_contiguous(wanted))
+        rank_fail(file, line, "%s: only contiguous tensors can be compared", what);
+    for (int64_t i = 0; i < kith_tensor_count(got); i++) {
+        double a = element(got, i), b = element(wanted, i);
+        if (!(fabs(a - b) <= tolerance * (1 + fabs(b))))
+            rank_fail(file, line, "%s: element %lld is %.17g, wanted %.17g", what, (long long)i, a, b);
+    }
+}
+
+void require_same_grads(const char *file, int line, kith_layers *layers, kith_layers *alone, double tolerance)
+{
+    for (size_t i = 0; i < kith_layers_param_count(layers); i++) {
+        kith_param *param = kith_layers_param(layers, i);
+        const kith_param *reference = kith_layers_find_param(alone, param->name);
+        if (reference == NULL)
+            rank_fail(file, line, "%s: the reference has no such parameter", param->name);
+        kith_tensor whole = kith_tensor_view(NULL, param->grad.dtype, param->dim_count, param->global_shape);
+        whole.data = calloc((size_t)kith_tensor_count(&whole) + 1, kith_dtype_nbytes(whole.dtype));
+        REQUIRE_OK(kith_param_gather(param, KITH_PARAM_GRAD, &whole));
+        require_equal(file, line, param->name, &whole, &reference->grad, tolerance);
+        free(whole.data);
+    }
+}
+
+kith_tensor shard_of(kith_layers *layers, const kith_tensor *whole, int64_t sequence, int64_t batch,
+                     int is_sequence_parallel)
+{
+    if (!is_sequence_parallel)
+        return kith_tensor_narrow(whole, 0, 0, whole->shape[0]);
+    int64_t first, count;
+    kith_split_range(sequence, kith_layers_tp_size(layers), kith_layers_tp_rank(layers), &first, &count);
+    return kith_tensor_narrow(whole, 0, first * batch, count * batch);
+}
