@@ -143,6 +143,11 @@ void case_place_misuse(rank_info *info);
 void case_place_memory(rank_info *info);
 void case_place_finish(rank_info *info);
 
+/* layer_steps.c */
+void case_steps_microbatches(rank_info *info);
+void case_steps_lengths(rank_info *info);
+void case_steps_norm(rank_info *info);
+
 /* ---- helpers (layer_help.c) ---- */
 
 /* Layers over the first `tp` ranks of the world, f64 unless said otherwise, in debug mode; NULL on other ranks, which
