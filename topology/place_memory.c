@@ -51,6 +51,21 @@ static uint64_t hash_groups(int axis, const int *groups, int size, int count)
     return sum != 0 ? sum : 1;
 }
 
+/* What a price takes out of the budget: its ranks, and for groups of more than nine GPUs in a node what finding their
+ * ring takes, which doubles with each GPU (place_ring.c). */
+static int price_of_pricing(const ki_search *w, int size, int count)
+{
+    enum { CHEAP_RING = 9, DEAREST_RING = 16 };
+    int in_node = 0;
+    for (int k = 0; size > CHEAP_RING && k < kith_topology_kind_count(w->t); k++) {
+        int usable = w->islands.usable_count[k];
+        in_node = usable > in_node ? usable : in_node;
+    }
+    in_node = in_node < size ? in_node : size;
+    in_node = in_node < DEAREST_RING ? in_node : DEAREST_RING;
+    return in_node > CHEAP_RING ? size * count << (in_node - CHEAP_RING) : size * count;
+}
+
 kith_status ki_memory_price(ki_search *w, ki_price_memory *memory, int axis, const int *groups, int size, int count,
                             double *step_s)
 {
@@ -61,7 +76,7 @@ kith_status ki_memory_price(ki_search *w, ki_price_memory *memory, int axis, con
         return KITH_OK;
     }
     kith_cost cost;
-    memory->ranks_left -= size * count;
+    memory->ranks_left -= price_of_pricing(w, size, count);
     kith_status status =
         ki_price_groups(&w->maker, axis, &w->uses[axis], groups, size, count, w->scratch + w->sizes.world, &cost);
     if (status != KITH_OK)
