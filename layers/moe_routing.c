@@ -79,7 +79,8 @@ int64_t ki_routing_rows_of(const kith_moe *moe, const ki_routing *routing, int64
     return rows;
 }
 
-/* Counts what each expert takes. Rows are 0 for now, or -1 for choices that come too late. */
+/* Counts what each expert takes, which is what rows are numbered by afterwards: here a choice that is taken gets 0, one
+ * that comes too late -1. */
 static int64_t take(const kith_moe *moe, ki_routing *routing)
 {
     const int32_t *expert_of = ki_expert_of_choice(routing);

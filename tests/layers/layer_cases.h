@@ -115,29 +115,6 @@ void case_tied(rank_info *info);
 void case_tied_stages(rank_info *info);
 void case_tied_mismatch(rank_info *info);
 
-/* layer_embedding.c */
-void case_embedding(rank_info *info);
-void case_embedding_dropout(rank_info *info);
-void case_embedding_traffic(rank_info *info);
-void case_embedding_misuse(rank_info *info);
-void case_vocabulary_padding(rank_info *info);
-
-/* layer_head.c, layer_head_counts.c */
-void case_head(rank_info *info);
-void case_head_exact(rank_info *info);
-void case_head_golden(rank_info *info);
-void case_head_nan(rank_info *info);
-void case_head_logits(rank_info *info);
-void case_head_misuse(rank_info *info);
-void case_head_traffic(rank_info *info);
-void case_head_memory(rank_info *info);
-
-/* layer_tied.c; the last two on an even number of ranks */
-void case_head_differences(rank_info *info);
-void case_tied(rank_info *info);
-void case_tied_stages(rank_info *info);
-void case_tied_mismatch(rank_info *info);
-
 /* layer_place.c */
 void case_place_misuse(rank_info *info);
 void case_place_memory(rank_info *info);

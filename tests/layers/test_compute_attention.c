@@ -11,30 +11,13 @@
 #include <cmocka.h>
 
 #include "attention_help.h"
+#include "host_help.h"
 
 #include <kith/status.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static ki_compute *compute;
-
-static int open_host(void **state)
-{
-    (void)state;
-    if (ki_compute_open_host(1, &compute) == KITH_OK)
-        return 0;
-    printf("skipped: %s\n", kith_error_detail());
-    exit(77);
-}
-
-static int close_host(void **state)
-{
-    (void)state;
-    ki_compute_close(compute);
-    return 0;
-}
 
 static const char *const instruction_sets[] = { "generic", "avx2", "avx512" };
 enum { INSTRUCTION_SETS = 3 };

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "host_help.h"
 #include "layers/compute/compute.h"
 
 #include <kith/status.h>
@@ -17,24 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static ki_compute *compute;
-
-static int open_host(void **state)
-{
-    (void)state;
-    if (ki_compute_open_host(1, &compute) == KITH_OK)
-        return 0;
-    printf("skipped: %s\n", kith_error_detail());
-    exit(77);
-}
-
-static int close_host(void **state)
-{
-    (void)state;
-    ki_compute_close(compute);
-    return 0;
-}
 
 typedef struct rotary_case {
     int64_t positions, batch, heads, head_dim, gap;
