@@ -4,7 +4,8 @@
  * is divided equally, so a transfer takes
  *     latency + max over its route of (bytes on the resource, all transfers together) / (its bandwidth).
  * cost_flows.c does that; the algorithms differ in who sends how much to whom and what may overlap:
- *   cost_ring.c    rings and chains, closed forms; several rings at once
+ *   cost_ring.c    rings and chains, closed forms
+ *   cost_multi_ring.c  several rings at once
  *   cost_rounds.c  every algorithm of core/algo, out of its own plan
  *   cost_levels.c  inside the nodes, then between them
  *   cost_memory.c  what many prices on the same nodes share
@@ -102,8 +103,8 @@ typedef struct ki_ring {
 } ki_ring;
 kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring_count, ki_price *price);
 
-/* The rings of multi_ring for group g: orders has room for KI_MOST_RINGS * size GPUs, shares for KI_MOST_RINGS. Returns
- * how many, -1: no memory. */
+/* The rings of multi_ring for group g, as the price of all groups has them: orders has room for KI_MOST_RINGS * size
+ * GPUs, shares for KI_MOST_RINGS. Returns how many, -1: no memory, or no bandwidth is known. */
 #define KI_MOST_RINGS 16
 int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares);
 
@@ -111,6 +112,11 @@ int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares);
  * orders has room for most * size GPUs. Returns how many; 0: size is not 3 to 8; -1: no
  * memory. */
 int ki_find_rings(ki_paths *paths, const int *group, int size, int most, int *orders, double *shares);
+
+/* ring_order.c: the ring through a group inside one node that costs least when the group is alone. order: [size] GPUs;
+ * as given where size is not 4 to KI_MOST_ORDERED, or no bandwidth is known. */
+enum { KI_MOST_ORDERED = 8 };
+kith_status ki_cheapest_ring(const ki_cost_case *c, const int *group, int *order);
 
 /* What hangs together by NVLink over nodes counts as one: the NVLink domain of a GPU, else its node. */
 int ki_cost_unit(const kith_topology *t, int gpu);

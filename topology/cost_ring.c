@@ -21,9 +21,7 @@
  *
  * Chain of s segments: sum over hops (a + b/s) + (s-1) max b/s.
  *
- * Several rings: each carries its share. Between units (nodes, or NVLink domains) ring c leaves a unit by its member c
- * and enters the next by the same member, so that rails are kept; inside one unit with direct links, rings are
- * searched (ring_search.c).
+ * Several rings, each with its share of the bytes, come from cost_multi_ring.c.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -142,136 +140,6 @@ kith_status ki_price_ring(const ki_cost_case *c, ki_price *price)
         rings[g] = (ki_ring){ g, c->groups + (size_t)g * (size_t)c->size, 1 };
     kith_status status = ki_price_rings(c, rings, c->group_count, price);
     ki_free(NULL, rings);
-    return status;
-}
-
-/* ---- several rings ---- */
-
-/* Length of the run of members that are in one unit, from i on. */
-static int run_length(const ki_cost_case *c, const int *group, int i)
-{
-    int end = i + 1;
-    while (end < c->size && ki_cost_unit(c->t, group[end]) == ki_cost_unit(c->t, group[i]))
-        end++;
-    return end - i;
-}
-
-static int shortest_run(const ki_cost_case *c, const int *group, int *runs)
-{
-    int least = c->size;
-    *runs = 0;
-    for (int i = 0, length; i < c->size; i += length) {
-        length = run_length(c, group, i);
-        least = length < least ? length : least;
-        ++*runs;
-    }
-    return least;
-}
-
-/* Ring number `ring` of a group over several units: every second unit is walked backwards, so that it is left by the
- * member where the next unit is entered. */
-static void turn_runs(const ki_cost_case *c, const int *group, int ring, int *order)
-{
-    bool is_back = false;
-    for (int i = 0, length; i < c->size; i += length, is_back = !is_back) {
-        length = run_length(c, group, i);
-        for (int k = 0; k < length; k++) {
-            int member = is_back ? ring - 1 - k : ring + k;
-            order[i + k] = group[i + ((member % length) + length) % length];
-        }
-    }
-}
-
-typedef struct ring_set {
-    ki_ring *rings;
-    int *orders;
-    int count;
-} ring_set;
-
-static bool is_same_shape(const ki_cost_case *c, const int *a, const int *b)
-{
-    int a_node, a_gpu, b_node, b_gpu;
-    for (int i = 0; i < c->size; i++) {
-        ki_locate(c->t, a[i], &a_node, &a_gpu);
-        ki_locate(c->t, b[i], &b_node, &b_gpu);
-        if (a_gpu != b_gpu || kith_topology_node(c->t, a_node)->kind != kith_topology_node(c->t, b_node)->kind)
-            return false;
-    }
-    return true;
-}
-
-/* One unit may have several nodes: an NVLink domain, which is a switch. */
-static bool is_in_one_node(const ki_cost_case *c, const int *group)
-{
-    int first, node, gpu;
-    ki_locate(c->t, group[0], &first, &gpu);
-    for (int i = 1; i < c->size; i++) {
-        ki_locate(c->t, group[i], &node, &gpu);
-        if (node != first)
-            return false;
-    }
-    return true;
-}
-
-int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares)
-{
-    const int *group = c->groups + (size_t)g * (size_t)c->size;
-    int runs, most = shortest_run(c, group, &runs), found = 0;
-    if (runs == 1 && is_in_one_node(c, group))
-        found = ki_find_rings(c->paths, group, c->size, KI_MOST_RINGS, orders, shares);
-    if (found != 0)
-        return found;
-    int count = runs == 1 ? 1 : most < KI_MOST_RINGS ? most : KI_MOST_RINGS;
-    for (int r = 0; r < count; r++) {
-        turn_runs(c, group, r, orders + (size_t)r * (size_t)c->size);
-        shares[r] = 1.0 / count;
-    }
-    return count;
-}
-
-/* The rings of all groups, in turn. Equal groups have equal rings: those of the group before, moved over. */
-static void find_set(const ki_cost_case *c, ring_set *set)
-{
-    size_t n = (size_t)c->size;
-    double shares[KI_MOST_RINGS];
-    int count = 0;
-    for (int g = 0; g < c->group_count; g++) {
-        const int *group = c->groups + (size_t)g * n;
-        int *orders = set->orders + (size_t)set->count * n;
-        if (count > 0 && is_in_one_node(c, group) && is_in_one_node(c, group - n) && is_same_shape(c, group - n, group))
-            for (size_t i = 0; i < (size_t)count * n; i++)
-                orders[i] = (orders - (size_t)count * n)[i] + group[0] - (group - n)[0];
-        else
-            count = ki_multi_rings(c, g, orders, shares);
-        if (count < 0) {
-            c->flows->status = KITH_ERR_NO_MEMORY;
-            return;
-        }
-        for (int r = 0; r < count; r++, set->count++)
-            set->rings[set->count] = (ki_ring){ g, set->orders + (size_t)set->count * n, shares[r] };
-    }
-}
-
-kith_status ki_price_multi_ring(const ki_cost_case *c, ki_price *price)
-{
-    size_t most = 0, order_count;
-    for (int g = 0; g < c->group_count; g++) {
-        int runs, least = shortest_run(c, c->groups + (size_t)g * (size_t)c->size, &runs);
-        most += runs > 1 && least < KI_MOST_RINGS ? (size_t)least : KI_MOST_RINGS;
-    }
-    if (!ki_mul(most, (size_t)c->size, &order_count))
-        return KITH_ERR_NO_MEMORY;
-    ring_set set = { .rings = (ki_ring *)ki_calloc(NULL, most, sizeof *set.rings),
-                     .orders = (int *)ki_calloc(NULL, order_count, sizeof *set.orders) };
-    kith_status status = KITH_ERR_NO_MEMORY;
-    if (set.rings != NULL && set.orders != NULL) {
-        find_set(c, &set);
-        status = c->flows->status;
-        if (status == KITH_OK)
-            status = ki_price_rings(c, set.rings, set.count, price);
-    }
-    ki_free(NULL, set.rings);
-    ki_free(NULL, set.orders);
     return status;
 }
 

@@ -82,17 +82,31 @@ kith_status ki_rings_make(ki_ring_maker *maker, int axis, const ki_use *use, con
     return KITH_OK;
 }
 
-kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
-                            int *rings, kith_cost *cost)
+static kith_status price_orders(ki_ring_maker *maker, const ki_use *use, const int *orders, int size, int count,
+                                kith_cost *cost)
 {
-    kith_status status = ki_rings_make(maker, axis, use, groups, size, count, rings);
-    if (status == KITH_OK)
-        status = ki_cost_session_price(maker->session, use->op, rings, size, count, use->nbytes, cost);
+    kith_status status = ki_cost_session_price(maker->session, use->op, orders, size, count, use->nbytes, cost);
     if (status != KITH_ERR_UNSUPPORTED)
         return status;
     /* a link of unknown bandwidth */
     *cost = (kith_cost){ .time_s = INFINITY, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
     return KITH_OK;
+}
+
+/* The order of the ranks and the rings of the widest links: neither is always the cheaper one. */
+kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
+                            int *rings, kith_cost *cost)
+{
+    kith_status status = ki_rings_make(maker, axis, use, groups, size, count, rings);
+    if (status == KITH_OK)
+        status = price_orders(maker, use, rings, size, count, cost);
+    if (status != KITH_OK || memcmp(rings, groups, (size_t)size * (size_t)count * sizeof *rings) == 0)
+        return status;
+    kith_cost in_rank_order;
+    status = price_orders(maker, use, groups, size, count, &in_rank_order);
+    if (status == KITH_OK && in_rank_order.time_s < cost->time_s)
+        *cost = in_rank_order;
+    return status;
 }
 
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,

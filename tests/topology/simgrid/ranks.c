@@ -53,18 +53,34 @@ static int place_of(const int *members, int size, int rank)
     return -1;
 }
 
-/* The rings of the model's multi_ring for this group, each a ring plan over its share. */
-static void make_rings(phase_run *run, const case_list *list, const case_phase *p, const int *members, int rank)
+static kith_coll_kind kind_of(kith_cost_op op)
+{
+    return op == KITH_COST_ALL_REDUCE       ? KITH_ALL_REDUCE
+           : op == KITH_COST_REDUCE_SCATTER ? KITH_REDUCE_SCATTER
+                                            : KITH_ALL_GATHER;
+}
+
+/* The rings of the model's multi_ring for group g, each a ring plan over its share. */
+static void make_rings(phase_run *run, const case_list *list, const case_phase *p, const int *groups, int g, int rank)
 {
     double shares[KI_MOST_RINGS];
+    const int *members = groups + g * p->size;
     kith_topology *t = (kith_topology *)need(cases_machine(list));
-    ki_cost_case c = { .t = t, .groups = members, .size = p->size, .group_count = 1 };
+    ki_cost_session session;
     size_t most = (size_t)(KI_MOST_RINGS * p->size);
-    if (ki_paths_create(t, members, (size_t)p->size, &c.paths) != KITH_OK)
+    if (ki_cost_session_init(&session, t, groups, (size_t)p->size * (size_t)p->count) != KITH_OK)
         abort();
+    ki_cost_case c = { .t = t,
+                       .paths = session.paths,
+                       .flows = session.flows,
+                       .kind = kind_of(p->op),
+                       .groups = groups,
+                       .size = p->size,
+                       .group_count = p->count,
+                       .nbytes = p->nbytes };
     run->orders = (int *)need(malloc(sizeof *run->orders * most));
     run->places = (int *)need(malloc(sizeof *run->places * most));
-    run->plan_count = ki_multi_rings(&c, 0, run->orders, shares);
+    run->plan_count = ki_multi_rings(&c, g, run->orders, shares);
     for (int k = 0; k < run->plan_count; k++) {
         const int *order = run->orders + k * p->size;
         int *places = run->places + k * p->size;
@@ -73,7 +89,7 @@ static void make_rings(phase_run *run, const case_list *list, const case_phase *
         sim_plan_init(&run->plans[k], p->op, "ring", p->nbytes * shares[k], place_of(order, p->size, rank), p->size,
                       places, shared_buffer);
     }
-    ki_paths_destroy(c.paths);
+    ki_cost_session_fini(&session);
     kith_topology_destroy(t);
 }
 
@@ -93,7 +109,7 @@ static void phase_open(phase_run *run, wires *w, const case_list *list, const ca
         run->group = wires_group_create(w, members, p->size, at % p->size, at / p->size);
         run->plan_count = 1;
         if (strcmp(p->algorithm, "multi_ring") == 0)
-            make_rings(run, list, p, members, rank);
+            make_rings(run, list, p, groups, at / p->size, rank);
         else
             sim_plan_init(&run->plans[0], p->op, p->algorithm, p->nbytes, at % p->size, p->size, NULL, shared_buffer);
     }
