@@ -1,215 +1,288 @@
 /* topology/ring_search.c - several rings over GPUs that are joined by direct links.
  *
- * One ring over a mesh leaves most links idle: 4 GPUs with 6 links to each other use 6 of 18 links of a GPU. As NCCL
- * does, rings are added one after the other, each being the widest over what the others left, until nothing of use is
- * left. All (size-1)! directed rings are looked at, so at most 8 GPUs.
+ * One ring over a mesh leaves most links idle: 4 GPUs with 6 links to each other use 6 of 18 links of a GPU. So the
+ * bytes are divided over several rings, and what these carry together, each link no more than it can, is a linear
+ * program: a variable for each directed ring, a row for each link. It is solved exactly, so that a link more never
+ * makes a machine look slower, which rings taken one after the other (the widest first) cannot promise.
  *
- * What is best depends on the mesh. Where the links fall apart into rings (DGX-1V: one of double links, one of single
- * ones), each ring should take all it can; where all pairs are alike, a part, so that the next ring goes elsewhere. So
- * several parts are tried, and the set that carries most is kept. Rings that come back are made one.
+ * There are up to 7! rings, and few are in the answer: the simplex method begins without any and asks for the ring
+ * whose links are cheapest at the prices (duals) of the rows so far, which is the best tour over the members (dynamic
+ * programming over subsets). When that one does not pay, no ring does.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "cost.h"
 
 #include "core/base/mem.h"
+#include <math.h>
 #include <string.h>
 
-enum { MOST_SIZE = 8, MOST_HOPS = 8, TURNS = 64 };
+enum {
+    MOST_SIZE = 8,
+    MOST_HOPS = 2, /* a direct link, or two ports of a switch */
+    MOST_ROWS = MOST_SIZE * (MOST_SIZE - 1) + 2 * MOST_SIZE,
+    MOST_TURNS = 400 /* of the simplex method; a few dozen are usual, and the answer is possible after each */
+};
 
-static const double LEAST = 0.05; /* narrower rings are not worth their latency */
+static const double EPSILON = 1e-9;
+static const double LEAST_SHARE = 1e-6; /* of the bytes: less is rounding */
 
-/* What one hop of a ring needs: resources by their number inside the search. */
+/* The rows that a hop loads. count 0: no direct link. */
 typedef struct need {
-    int resources[MOST_HOPS];
-    float shares[MOST_HOPS];
+    int rows[MOST_HOPS];
+    double shares[MOST_HOPS];
     int count;
-    double gbps; /* alone */
-    bool is_direct;
 } need;
 
 typedef struct search {
-    int size;
+    int size, members[MOST_SIZE];
     need needs[MOST_SIZE][MOST_SIZE];
-    double left[MOST_SIZE * MOST_SIZE * MOST_HOPS];
-    int global[MOST_SIZE * MOST_SIZE * MOST_HOPS];
-    int resource_count;
-    int order[MOST_SIZE], best[MOST_SIZE];
-    double best_gbps;
+    int resources[MOST_ROWS], row_count;
+    double gbps[MOST_ROWS];               /* of each row */
+    double inverse[MOST_ROWS][MOST_ROWS]; /* of the basis */
+    double value[MOST_ROWS];              /* of the variable in the basis at each row: GB/s of a ring, or left over */
+    bool is_ring[MOST_ROWS];
+    int rings[MOST_ROWS][MOST_SIZE];
+    double price[MOST_ROWS];
+    double best[1 << (MOST_SIZE - 1)][MOST_SIZE]; /* cheapest path from member 0 through a set to its last */
 } search;
 
-static int local_number(search *s, int resource, double gbps)
+/* ---- the rows ---- */
+
+static int row_of(search *s, int resource, double gbps)
 {
     int i = 0;
-    while (i < s->resource_count && s->global[i] != resource)
+    while (i < s->row_count && s->resources[i] != resource)
         i++;
-    if (i == s->resource_count) {
-        s->global[s->resource_count] = resource;
-        s->left[s->resource_count++] = gbps;
+    if (i == s->row_count && i < MOST_ROWS) {
+        s->resources[i] = resource;
+        s->gbps[s->row_count++] = gbps;
     }
     return i;
 }
 
-/* A link of unknown bandwidth stays at 0: no ring goes over it. */
-static bool read_needs(search *s, ki_paths *paths, const int *group)
+static bool is_direct(const ki_route *route)
+{
+    return (route->type == KITH_LINK_NVLINK || route->type == KITH_LINK_XGMI) && route->hop_count <= MOST_HOPS;
+}
+
+/* A collective over NVLink does not put some of its rings on PCIe, so only direct links count. One of unknown bandwidth
+ * takes no ring. */
+static bool read_needs(search *s, ki_paths *paths)
 {
     for (int i = 0; i < s->size; i++)
         for (int j = 0; j < s->size; j++) {
             ki_route route;
-            if (i == j)
+            if (i == j || ki_paths_route(paths, s->members[i], s->members[j], &route) != KITH_OK || !is_direct(&route))
                 continue;
-            kith_status status = ki_paths_route(paths, group[i], group[j], &route);
-            if (status == KITH_ERR_UNSUPPORTED)
-                continue;
-            if (status != KITH_OK || route.hop_count > MOST_HOPS)
-                return false;
-            need *n = &s->needs[i][j];
-            n->count = route.hop_count;
-            n->gbps = route.gbps;
-            n->is_direct = route.type == KITH_LINK_NVLINK || route.type == KITH_LINK_XGMI;
             for (int h = 0; h < route.hop_count; h++) {
-                n->resources[h] = local_number(s, route.hops[h].resource, ki_paths_gbps(paths)[route.hops[h].resource]);
-                n->shares[h] = route.hops[h].share;
+                int resource = route.hops[h].resource, row = row_of(s, resource, ki_paths_gbps(paths)[resource]);
+                if (row == MOST_ROWS || !(s->gbps[row] > 0))
+                    return false;
+                s->needs[i][j].rows[h] = row;
+                s->needs[i][j].shares[h] = (double)route.hops[h].share;
             }
+            s->needs[i][j].count = route.hop_count;
         }
+    return s->row_count > 0;
+}
+
+/* ---- the cheapest ring at the prices of the rows ---- */
+
+static double hop_price(const search *s, int from, int to)
+{
+    const need *n = &s->needs[from][to];
+    double price = n->count > 0 ? 0 : INFINITY;
+    for (int h = 0; h < n->count; h++)
+        price += n->shares[h] * s->price[n->rows[h]];
+    return price;
+}
+
+/* Members 1 .. size-1 are the bits of a set. */
+static void fill_paths(search *s, const double (*hop)[MOST_SIZE])
+{
+    int bits = s->size - 1;
+    for (int set = 1; set < 1 << bits; set++)
+        for (int last = 1; last <= bits; last++) {
+            int before = set & ~(1 << (last - 1));
+            double best = before == 0 ? hop[0][last] : INFINITY;
+            if (before == set)
+                continue;
+            for (int from = 1; from <= bits; from++)
+                if ((before >> (from - 1) & 1) != 0)
+                    best = fmin(best, s->best[before][from] + hop[from][last]);
+            s->best[set][last] = best;
+        }
+}
+
+static double cheapest_ring(search *s, int *ring)
+{
+    double hop[MOST_SIZE][MOST_SIZE];
+    for (int i = 0; i < s->size; i++)
+        for (int j = 0; j < s->size; j++)
+            hop[i][j] = i != j ? hop_price(s, i, j) : INFINITY;
+    fill_paths(s, hop);
+    int bits = s->size - 1, set = (1 << bits) - 1, next = 0;
+    double whole = 0;
+    for (int at = bits; at > 0; at--) {
+        int best = 0;
+        double least = INFINITY;
+        for (int last = 1; last <= bits; last++)
+            if ((set >> (last - 1) & 1) != 0 && s->best[set][last] + hop[last][next] < least) {
+                least = s->best[set][last] + hop[last][next];
+                best = last;
+            }
+        if (best == 0)
+            return INFINITY; /* direct links make no ring */
+        whole = at == bits ? least : whole;
+        ring[at] = next = best;
+        set &= ~(1 << (best - 1));
+    }
+    ring[0] = 0;
+    return whole;
+}
+
+/* ---- the simplex method ---- */
+
+static void start(search *s)
+{
+    for (int r = 0; r < s->row_count; r++) {
+        s->inverse[r][r] = 1;
+        s->value[r] = s->gbps[r];
+    }
+}
+
+static void find_prices(search *s)
+{
+    for (int r = 0; r < s->row_count; r++) {
+        s->price[r] = 0;
+        for (int b = 0; b < s->row_count; b++)
+            s->price[r] += s->is_ring[b] ? s->inverse[b][r] : 0;
+    }
+}
+
+/* A row whose bandwidth is overpriced: it should be left over. -1: none. */
+static int find_overpriced(const search *s)
+{
+    for (int r = 0; r < s->row_count; r++)
+        if (s->price[r] < -EPSILON)
+            return r;
+    return -1;
+}
+
+static void load_of_ring(const search *s, const int *ring, double *load)
+{
+    memset(load, 0, MOST_ROWS * sizeof *load);
+    for (int i = 0; i < s->size; i++) {
+        const need *n = &s->needs[ring[i]][ring[i + 1 < s->size ? i + 1 : 0]];
+        for (int h = 0; h < n->count; h++)
+            load[n->rows[h]] += n->shares[h];
+    }
+}
+
+/* The variable with this load comes in as far as it can; ring NULL: what is left over of a row. False: nothing stops
+ * it. */
+static bool enter(search *s, const double *load, const int *ring)
+{
+    double direction[MOST_ROWS], most = INFINITY;
+    int out = -1, rows = s->row_count;
+    for (int b = 0; b < rows; b++) {
+        direction[b] = 0;
+        for (int r = 0; r < rows; r++)
+            direction[b] += s->inverse[b][r] * load[r];
+        if (direction[b] > EPSILON && s->value[b] / direction[b] < most) {
+            most = s->value[b] / direction[b];
+            out = b;
+        }
+    }
+    if (out < 0)
+        return false;
+    for (int r = 0; r < rows; r++)
+        s->inverse[out][r] /= direction[out];
+    for (int b = 0; b < rows; b++) {
+        if (b == out)
+            continue;
+        s->value[b] = fmax(s->value[b] - most * direction[b], 0);
+        for (int r = 0; r < rows; r++)
+            s->inverse[b][r] -= direction[b] * s->inverse[out][r];
+    }
+    s->value[out] = most;
+    s->is_ring[out] = ring != NULL;
+    if (ring != NULL)
+        memcpy(s->rings[out], ring, sizeof s->rings[out]);
     return true;
 }
 
-static double hop_gbps(const search *s, int from, int to)
+static void solve(search *s)
 {
-    const need *n = &s->needs[from][to];
-    double gbps = n->gbps;
-    for (int h = 0; h < n->count; h++) {
-        double left = s->left[n->resources[h]] / (double)n->shares[h];
-        gbps = left < gbps ? left : gbps;
-    }
-    return gbps;
-}
-
-/* Extends order[0 .. depth) in every way that can still be wider than the best. */
-static void extend(search *s, const double (*gbps)[MOST_SIZE], int depth, unsigned used, double width)
-{
-    int last = s->order[depth - 1];
-    if (depth == s->size) {
-        double whole = gbps[last][s->order[0]] < width ? gbps[last][s->order[0]] : width;
-        if (whole > s->best_gbps * (1 + 1e-9)) {
-            s->best_gbps = whole;
-            memcpy(s->best, s->order, sizeof s->best);
-        }
-        return;
-    }
-    for (int next = 1; next < s->size; next++) {
-        double wide = gbps[last][next] < width ? gbps[last][next] : width;
-        if ((used >> next & 1) != 0 || wide <= s->best_gbps)
-            continue;
-        s->order[depth] = next;
-        extend(s, gbps, depth + 1, used | 1u << next, wide);
-    }
-}
-
-static void find_widest(search *s)
-{
-    double gbps[MOST_SIZE][MOST_SIZE];
-    for (int i = 0; i < s->size; i++)
-        for (int j = 0; j < s->size; j++)
-            gbps[i][j] = i != j ? hop_gbps(s, i, j) : 0;
-    s->best_gbps = 0;
-    s->order[0] = 0;
-    extend(s, gbps, 1, 1, __builtin_inf());
-}
-
-/* A collective over NVLink does not put some of its rings on PCIe. */
-static void keep_direct(search *s)
-{
-    for (int i = 0; i < s->size; i++)
-        if (!s->needs[s->best[i]][s->best[i + 1 < s->size ? i + 1 : 0]].is_direct)
+    start(s);
+    for (int turn = 0; turn < MOST_TURNS; turn++) {
+        int ring[MOST_SIZE];
+        double load[MOST_ROWS] = { 0 };
+        find_prices(s);
+        int row = find_overpriced(s);
+        if (row < 0 && cheapest_ring(s, ring) > 1 - EPSILON)
             return;
-    for (int i = 0; i < s->size; i++)
-        for (int j = 0; j < s->size; j++)
-            if (!s->needs[i][j].is_direct)
-                s->needs[i][j].gbps = 0;
-}
-
-static void take(search *s, double gbps)
-{
-    for (int i = 0; i < s->size; i++) {
-        const need *n = &s->needs[s->best[i]][s->best[i + 1 < s->size ? i + 1 : 0]];
-        for (int h = 0; h < n->count; h++) {
-            double *left = &s->left[n->resources[h]];
-            *left -= gbps * (double)n->shares[h];
-            *left = *left > 0 ? *left : 0;
-        }
+        if (row >= 0)
+            load[row] = 1;
+        else
+            load_of_ring(s, ring, load);
+        if (!enter(s, load, row >= 0 ? NULL : ring))
+            return;
     }
 }
 
-/* Position of the best ring among those that were found. */
-static int find_ring(const search *s, const int *group, const int *orders, int count)
+/* ---- the answer ---- */
+
+/* Widest rings first, at most `most`; shares sum up to 1. */
+static int list_rings(search *s, int most, int *orders, double *shares)
 {
-    for (int r = 0; r < count; r++) {
-        int i = 0;
-        while (i < s->size && orders[r * s->size + i] == group[s->best[i]])
-            i++;
-        if (i == s->size)
-            return r;
+    int count = 0;
+    double total = 0, all = 0;
+    for (int b = 0; b < s->row_count; b++)
+        all += s->is_ring[b] ? s->value[b] : 0;
+    for (; count < most; count++) {
+        int widest = -1;
+        for (int b = 0; b < s->row_count; b++)
+            if (s->is_ring[b] && (widest < 0 || s->value[b] > s->value[widest]))
+                widest = b;
+        if (widest < 0 || !(s->value[widest] > LEAST_SHARE * all))
+            break;
+        for (int i = 0; i < s->size; i++)
+            orders[count * s->size + i] = s->members[s->rings[widest][i]];
+        shares[count] = s->value[widest];
+        total += s->value[widest];
+        s->is_ring[widest] = false;
     }
+    for (int r = 0; r < count; r++)
+        shares[r] /= total;
     return count;
 }
 
-/* Rings that take 1/parts of the first one's width each; returns their bandwidth together. */
-static double find_all(search *s, const int *group, int parts, int most, int *orders, double *shares, int *count)
+static void take_members(search *s, const int *group)
 {
-    double total = 0, part = 0;
-    *count = 0;
-    for (int turn = 0; turn < TURNS; turn++) {
-        find_widest(s);
-        if (turn == 0) {
-            part = s->best_gbps / parts;
-            keep_direct(s);
-        }
-        double width = parts == 1 ? s->best_gbps : part;
-        if (s->best_gbps < part * LEAST || !(part > 0) || width > s->best_gbps * (1 + 1e-9))
-            break;
-        int r = find_ring(s, group, orders, *count);
-        if (r == most)
-            break;
-        if (r == *count) {
-            for (int i = 0; i < s->size; i++)
-                orders[r * s->size + i] = group[s->best[i]];
-            shares[(*count)++] = 0;
-        }
-        shares[r] += width;
-        total += width;
-        take(s, width);
+    for (int i = 0; i < s->size; i++) { /* ascending: the answer is the same for every order of a group */
+        int at = i;
+        for (; at > 0 && group[i] < s->members[at - 1]; at--)
+            s->members[at] = s->members[at - 1];
+        s->members[at] = group[i];
     }
-    for (int r = 0; r < *count; r++)
-        shares[r] /= total;
-    return total;
 }
 
 int ki_find_rings(ki_paths *paths, const int *group, int size, int most, int *orders, double *shares)
 {
-    static const int parts[] = { 1, 2, 3, 12 };
     if (size < 3 || size > MOST_SIZE || most > KI_MOST_RINGS)
         return 0;
-    search *start = (search *)ki_calloc(NULL, 2, sizeof *start), *s = start + 1;
-    if (start == NULL)
+    search *s = (search *)ki_calloc(NULL, 1, sizeof *s);
+    if (s == NULL)
         return -1;
-    start->size = size;
+    s->size = size;
+    take_members(s, group);
     int count = 0;
-    double best = 0;
-    bool is_known = read_needs(start, paths, group);
-    for (size_t i = 0; is_known && i < sizeof parts / sizeof parts[0]; i++) {
-        int found_orders[KI_MOST_RINGS * MOST_SIZE], found;
-        double found_shares[KI_MOST_RINGS];
-        *s = *start;
-        double total = find_all(s, group, parts[i], most, found_orders, found_shares, &found);
-        if (total <= best * (1 + 1e-9))
-            continue;
-        best = total;
-        count = found;
-        memcpy(orders, found_orders, (size_t)(found * size) * sizeof *orders);
-        memcpy(shares, found_shares, (size_t)found * sizeof *shares);
+    if (read_needs(s, paths)) {
+        solve(s);
+        count = list_rings(s, most, orders, shares);
     }
-    ki_free(NULL, start);
+    ki_free(NULL, s);
     return count;
 }
