@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { INWARDS = 8 };
+enum { INWARDS = 8, MOST_FOLDED = 16, MOST_FOLDED_RANKS = 64 };
 
 /* Without traffic the order of axes alone counts: the outermost has one all_reduce of 64 MiB, each axis further in has
  * INWARDS times as many. In reports an axis without calls has the price of one such all_reduce. */
@@ -93,20 +93,45 @@ static kith_status price_orders(ki_ring_maker *maker, const ki_use *use, const i
     return KITH_OK;
 }
 
-/* The order of the ranks and the rings of the widest links: neither is always the cheaper one. */
+static kith_status price_also(ki_ring_maker *maker, const ki_use *use, const int *orders, int size, int count,
+                              kith_cost *cost)
+{
+    kith_cost here;
+    kith_status status = price_orders(maker, use, orders, size, count, &here);
+    if (status == KITH_OK && here.time_s < cost->time_s)
+        *cost = here;
+    return status;
+}
+
+/* Ring order p at place p ^ p/2 (Gray code): who differ in one bit, and so exchange in recursive doubling and halving,
+ * are next to each other in the ring (of more than four members, some of them). */
+static void fold_rings(int *rings, int size, int count)
+{
+    int ring[MOST_FOLDED];
+    for (int g = 0; g < count; g++) {
+        memcpy(ring, rings + g * size, (size_t)size * sizeof *ring);
+        for (int p = 0; p < size; p++)
+            rings[g * size + (p ^ p >> 1)] = ring[p];
+    }
+}
+
+/* What can be the order: the rings of the widest links, the order of the ranks, and where exchanges are in pairs the
+ * rings folded. None of them is always the cheapest. */
 kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
                             int *rings, kith_cost *cost)
 {
     kith_status status = ki_rings_make(maker, axis, use, groups, size, count, rings);
     if (status == KITH_OK)
         status = price_orders(maker, use, rings, size, count, cost);
-    if (status != KITH_OK || memcmp(rings, groups, (size_t)size * (size_t)count * sizeof *rings) == 0)
+    if (status != KITH_OK || ki_use_is_ordered(use, axis))
         return status;
-    kith_cost in_rank_order;
-    status = price_orders(maker, use, groups, size, count, &in_rank_order);
-    if (status == KITH_OK && in_rank_order.time_s < cost->time_s)
-        *cost = in_rank_order;
-    return status;
+    if (memcmp(rings, groups, (size_t)size * (size_t)count * sizeof *rings) != 0)
+        status = price_also(maker, use, groups, size, count, cost);
+    if (status != KITH_OK || size < 4 || size > MOST_FOLDED || (size & (size - 1)) != 0 ||
+        size * count > MOST_FOLDED_RANKS)
+        return status;
+    fold_rings(rings, size, count);
+    return price_also(maker, use, rings, size, count, cost);
 }
 
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
