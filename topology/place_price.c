@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { INWARDS = 8, MOST_FOLDED = 16, MOST_FOLDED_RANKS = 64 };
+enum { INWARDS = 8, MOST_FOLDED_RANKS = 64 };
 
 /* Without traffic the order of axes alone counts: the outermost has one all_reduce of 64 MiB, each axis further in has
  * INWARDS times as many. In reports an axis without calls has the price of one such all_reduce. */
@@ -104,15 +104,18 @@ static kith_status price_also(ki_ring_maker *maker, const ki_use *use, const int
 }
 
 /* Ring order p at place p ^ p/2 (Gray code): who differ in one bit, and so exchange in recursive doubling and halving,
- * are next to each other in the ring (of more than four members, some of them). */
-static void fold_rings(int *rings, int size, int count)
+ * are next to each other in the ring (of more than four members, some of them). Which hops of the ring the first
+ * exchange takes, that of the most bytes, depends on where the ring begins. */
+static void fold_rings(const int *rings, int from, int size, int count, int *folded)
 {
-    int ring[MOST_FOLDED];
-    for (int g = 0; g < count; g++) {
-        memcpy(ring, rings + g * size, (size_t)size * sizeof *ring);
+    for (int g = 0; g < count; g++)
         for (int p = 0; p < size; p++)
-            rings[g * size + (p ^ p >> 1)] = ring[p];
-    }
+            folded[g * size + (p ^ p >> 1)] = rings[g * size + (p + from) % size];
+}
+
+static bool can_fold(int size, int count)
+{
+    return size >= 4 && (size & (size - 1)) == 0 && size * count <= MOST_FOLDED_RANKS;
 }
 
 /* What can be the order: the rings of the widest links, the order of the ranks, and where exchanges are in pairs the
@@ -127,11 +130,12 @@ kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, c
         return status;
     if (memcmp(rings, groups, (size_t)size * (size_t)count * sizeof *rings) != 0)
         status = price_also(maker, use, groups, size, count, cost);
-    if (status != KITH_OK || size < 4 || size > MOST_FOLDED || (size & (size - 1)) != 0 ||
-        size * count > MOST_FOLDED_RANKS)
-        return status;
-    fold_rings(rings, size, count);
-    return price_also(maker, use, rings, size, count, cost);
+    for (int from = 0; from < 2 && can_fold(size, count) && status == KITH_OK; from++) {
+        int folded[MOST_FOLDED_RANKS];
+        fold_rings(rings, from, size, count, folded);
+        status = price_also(maker, use, folded, size, count, cost);
+    }
+    return status;
 }
 
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
