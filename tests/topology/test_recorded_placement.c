@@ -1,7 +1,8 @@
 /* tests/topology/test_recorded_placement.c - recorded machines whose best groups are known.
  *
  * PLACEMENT_GOLDEN.tsv tells for each matrix of `nvidia-smi topo -m` and each size of tp the best groups, the worst
- * link of their rings, and how many partitions are as good. Columns are found by their names.
+ * link of their rings, and how many partitions are as good. Groups are compared as lists: ranks keep the order of the
+ * numbers where nothing is gained.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -29,29 +30,17 @@ static int split(char *line, char **cells)
     return count;
 }
 
-static int compare_ints(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-/* "{0,3} {1,2}" by the numbers that the source gives its GPUs. A partition has no order: groups ascend, and their
- * members. */
+/* "{0,3} {1,2}" by the numbers that the source gives its GPUs, groups and members in the order of the ranks. */
 static void write_groups(const kith_topology *t, const kith_axis_report *axis, char *text, size_t nbytes)
 {
     const kith_node_kind *kind = kith_topology_kind(t, 0);
-    int sorted[256], size = axis->size, all = size * axis->group_count;
-    assert_in_range(all, 1, 256);
-    memcpy(sorted, axis->groups, (size_t)all * sizeof(int));
-    for (int at = 0; at < all; at += size)
-        qsort(sorted + at, (size_t)size, sizeof(int), compare_ints);
-    qsort(sorted, (size_t)axis->group_count, (size_t)size * sizeof(int), compare_ints); /* by the first member */
     text[0] = '\0';
-    for (int i = 0; i < all; i++)
+    for (int i = 0; i < axis->size * axis->group_count; i++)
         snprintf(text + strlen(text), nbytes - strlen(text), "%s%d%s",
                  i == 0                ? "{"
                  : i % axis->size == 0 ? " {"
                                        : ",",
-                 kind->gpus[sorted[i]].index, i % axis->size == axis->size - 1 ? "}" : "");
+                 kind->gpus[axis->groups[i]].index, i % axis->size == axis->size - 1 ? "}" : "");
 }
 
 static int check_row(const kith_topology *t, char **cells)
