@@ -128,10 +128,13 @@ static kith_status conclude(const ki_cost_case *c, double best_s, double unknown
                : ki_fail_quiet(KITH_ERR_UNSUPPORTED, "cost: no algorithm can be priced over %d ranks", c->size);
 }
 
-/* The cheapest of those that are possible. has_levels: also those that are made of others. */
+/* The cheapest of those that are possible; where none takes less than the limit, its time and no name. has_levels: also
+ * those that are made of others. */
 static kith_status choose(const ki_cost_case *c, kith_cost_op op, bool has_levels, const char **name, ki_price *price)
 {
-    double best_s = INFINITY, unknown_s = INFINITY;
+    double best_s = c->limit_s, unknown_s = INFINITY;
+    price->time_s = isfinite(best_s) ? best_s : 0;
+    *name = NULL;
     for (int i = 0; i < ALGORITHM_COUNT; i++) {
         const cost_row *a = &table[i];
         if (a->op != op || a->kind != c->kind || c->size > most_ranks(a->effort, false) || (is_level(a) && !has_levels))
@@ -274,18 +277,20 @@ static void answer(const ki_price *price, double gbps, const char *algorithm, ki
 
 /* algorithm: NULL for the cheapest. */
 static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, const char *algorithm, const int *groups,
-                                    int group_size, int group_count, double nbytes, kith_cost *cost)
+                                    int group_size, int group_count, double nbytes, double limit_s, kith_cost *cost)
 {
     ki_price found = KI_PRICE_NONE;
     ki_cost_case c = { .t = session->t,
                        .paths = session->paths,
                        .flows = session->flows,
                        .rounds = &session->rounds,
+                       .ring_sets = session->ring_sets,
                        .groups = groups,
                        .size = group_size,
                        .group_count = group_count,
                        .nbytes = nbytes,
-                       .limit_s = INFINITY };
+                       .limit_s = limit_s,
+                       .is_again = isfinite(limit_s) };
     for (int i = 0; i < ALGORITHM_COUNT; i++)
         if (table[i].op == op)
             c.kind = table[i].kind;
@@ -298,9 +303,9 @@ static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, c
 }
 
 kith_status ki_cost_session_price(ki_cost_session *session, kith_cost_op op, const int *groups, int group_size,
-                                  int group_count, double nbytes, kith_cost *cost)
+                                  int group_count, double nbytes, double limit_s, kith_cost *cost)
 {
-    return price_in_session(session, op, NULL, groups, group_size, group_count, nbytes, cost);
+    return price_in_session(session, op, NULL, groups, group_size, group_count, nbytes, limit_s, cost);
 }
 
 kith_status kith_cost_collective(const kith_topology *t, kith_cost_op op, const char *algorithm, const int *groups,
@@ -317,7 +322,7 @@ kith_status kith_cost_collective(const kith_topology *t, kith_cost_op op, const 
     ki_cost_session session;
     status = ki_cost_session_init(&session, t, groups, (size_t)group_size * (size_t)group_count);
     if (status == KITH_OK)
-        status = price_in_session(&session, op, algorithm, groups, group_size, group_count, nbytes, cost);
+        status = price_in_session(&session, op, algorithm, groups, group_size, group_count, nbytes, INFINITY, cost);
     ki_cost_session_fini(&session);
     return status;
 }

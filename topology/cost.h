@@ -26,12 +26,14 @@ typedef struct ki_cost_case {
     ki_paths *paths;
     struct ki_flows *flows;
     struct ki_rounds_memory *rounds; /* plans that were walked before */
+    struct ki_ring_sets *ring_sets;  /* rings that were searched before; NULL: nothing is kept */
     kith_coll_kind kind;             /* of the collective */
     const char *algorithm;
     const int *groups; /* [group_count * size] global GPUs */
     int size, group_count;
     double nbytes;  /* whole vector, as in kith/placement.h */
     double limit_s; /* what takes as long is of no use: pricing may stop there with any time from it on */
+    bool is_again;  /* the limit is what the same groups take in another order */
 } ki_cost_case;
 
 /* Of the slowest group. */
@@ -118,6 +120,13 @@ int ki_find_rings(ki_paths *paths, const int *group, int size, int most, int *or
 enum { KI_MOST_ORDERED = 8 };
 kith_status ki_cheapest_ring(const ki_cost_case *c, const int *group, int *order);
 
+/* ring_memory.c: one of the two for a group inside a node, searched once for each set of GPUs. Returns how many rings,
+ * as ki_find_rings() does. */
+typedef struct ki_ring_sets ki_ring_sets;
+ki_ring_sets *ki_ring_sets_create(void);
+void ki_ring_sets_destroy(ki_ring_sets *sets);
+int ki_rings_inside(const ki_cost_case *c, const int *group, bool is_cheapest, int *orders, double *shares);
+
 /* What hangs together by NVLink over nodes counts as one: the NVLink domain of a GPU, else its node. */
 int ki_cost_unit(const kith_topology *t, int gpu);
 
@@ -163,13 +172,15 @@ typedef struct ki_cost_session {
     ki_paths *paths;
     ki_flows *flows;
     ki_rounds_memory rounds;
+    ki_ring_sets *ring_sets; /* NULL: not worth it for a single price */
 } ki_cost_session;
 
 /* gpus: of all nodes that will be asked for, checked. */
 kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count);
 void ki_cost_session_fini(ki_cost_session *session);
-/* kith_cost_collective() for the cheapest algorithm; the groups are not checked. */
+/* kith_cost_collective() for the cheapest algorithm; the groups are not checked. limit_s: INFINITY, or what
+ * the same groups take in another order; where none takes less, the answer is that and no algorithm. */
 kith_status ki_cost_session_price(ki_cost_session *session, kith_cost_op op, const int *groups, int group_size,
-                                  int group_count, double nbytes, kith_cost *cost);
+                                  int group_count, double nbytes, double limit_s, kith_cost *cost);
 
 #endif

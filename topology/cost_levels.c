@@ -102,6 +102,7 @@ static kith_status add_phase(const ki_cost_case *c, kith_coll_kind kind, const i
     if (size < 2 || price->time_s >= c->limit_s)
         return KITH_OK;
     ki_cost_case phase = *c;
+    phase.is_again = false; /* the limit is that of the whole */
     phase.kind = kind;
     phase.groups = groups;
     phase.size = size;

@@ -52,6 +52,8 @@ void ki_cost_session_fini(ki_cost_session *session)
     ki_flows_destroy(session->flows);
     ki_paths_destroy(session->paths);
     rounds_memory_fini(&session->rounds);
+    ki_ring_sets_destroy(session->ring_sets);
+    session->ring_sets = NULL;
     session->flows = NULL;
     session->paths = NULL;
 }

@@ -98,10 +98,10 @@ static int rings_of_group(const ki_cost_case *c, way how, int g, int *orders, do
     shares[0] = 1;
     if (how != WAY_MOST) {
         memcpy(orders, group, (size_t)c->size * sizeof *orders);
-        return how == WAY_GIVEN || !is_inside || ki_cheapest_ring(c, group, orders) == KITH_OK ? 1 : -1;
+        return how == WAY_GIVEN || !is_inside ? 1 : ki_rings_inside(c, group, true, orders, shares);
     }
     if (is_inside)
-        found = ki_find_rings(c->paths, group, c->size, KI_MOST_RINGS, orders, shares);
+        found = ki_rings_inside(c, group, false, orders, shares);
     if (found != 0)
         return found;
     int count = runs == 1 ? 1 : most < KI_MOST_RINGS ? most : KI_MOST_RINGS;
@@ -163,6 +163,8 @@ static kith_status choose_way(const ki_cost_case *c, ring_set *set, way *chosen,
     for (way how = WAY_MOST; how < WAYS; how++) {
         if (how == WAY_CHEAPEST && c->size > KI_MOST_ORDERED)
             continue;
+        if (how == WAY_GIVEN && isfinite(c->limit_s)) /* the limit is what ring takes, or less */
+            continue;
         kith_status status = find_set(c, how, set);
         if (status != KITH_OK)
             return status;
@@ -182,10 +184,23 @@ static kith_status choose_way(const ki_cost_case *c, ring_set *set, way *chosen,
     return best_status;
 }
 
+/* No way depends on the order of these groups, but the given one, which is ring's. */
+static bool is_known(const ki_cost_case *c)
+{
+    bool is_inside = c->is_again && c->size <= KI_MOST_ORDERED;
+    for (int g = 0; g < c->group_count && is_inside; g++)
+        is_inside = is_in_one_node(c, c->groups + (size_t)g * (size_t)c->size);
+    return is_inside;
+}
+
 kith_status ki_price_multi_ring(const ki_cost_case *c, ki_price *price)
 {
     ring_set set;
     way how;
+    if (is_known(c)) {
+        price->time_s = c->limit_s;
+        return KITH_OK;
+    }
     kith_status status = set_init(c, &set);
     if (status == KITH_OK)
         status = choose_way(c, &set, &how, price);

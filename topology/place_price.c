@@ -83,9 +83,10 @@ kith_status ki_rings_make(ki_ring_maker *maker, int axis, const ki_use *use, con
 }
 
 static kith_status price_orders(ki_ring_maker *maker, const ki_use *use, const int *orders, int size, int count,
-                                kith_cost *cost)
+                                double limit_s, kith_cost *cost)
 {
-    kith_status status = ki_cost_session_price(maker->session, use->op, orders, size, count, use->nbytes, cost);
+    kith_status status =
+        ki_cost_session_price(maker->session, use->op, orders, size, count, use->nbytes, limit_s, cost);
     if (status != KITH_ERR_UNSUPPORTED)
         return status;
     /* a link of unknown bandwidth */
@@ -97,7 +98,7 @@ static kith_status price_also(ki_ring_maker *maker, const ki_use *use, const int
                               kith_cost *cost)
 {
     kith_cost here;
-    kith_status status = price_orders(maker, use, orders, size, count, &here);
+    kith_status status = price_orders(maker, use, orders, size, count, cost->time_s, &here);
     if (status == KITH_OK && here.time_s < cost->time_s)
         *cost = here;
     return status;
@@ -113,24 +114,38 @@ static void fold_rings(const int *rings, int from, int size, int count, int *fol
             folded[g * size + (p ^ p >> 1)] = rings[g * size + (p + from) % size];
 }
 
-static bool can_fold(int size, int count)
+/* Between nodes other things decide. */
+static bool can_fold(const kith_topology *t, const int *groups, int size, int count)
 {
-    return size >= 4 && (size & (size - 1)) == 0 && size * count <= MOST_FOLDED_RANKS;
+    int node, gpu;
+    if (size < 4 || (size & (size - 1)) != 0 || size * count > MOST_FOLDED_RANKS)
+        return false;
+    for (int g = 0; g < count; g++) {
+        const int *group = groups + g * size;
+        if (!kith_topology_locate(t, group[0], &node, &gpu))
+            return false;
+        int first = kith_topology_first_gpu(t, node), behind = kith_topology_first_gpu(t, node + 1);
+        for (int i = 1; i < size; i++)
+            if (group[i] < first || group[i] >= behind)
+                return false;
+    }
+    return true;
 }
 
-/* What can be the order: the rings of the widest links, the order of the ranks, and where exchanges are in pairs the
- * rings folded. None of them is always the cheapest. */
+/* What can be the order: the rings of the widest links, the order of the ranks, and for exchanges in pairs the rings
+ * folded. None of them is always the cheapest. */
 kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
                             int *rings, kith_cost *cost)
 {
     kith_status status = ki_rings_make(maker, axis, use, groups, size, count, rings);
     if (status == KITH_OK)
-        status = price_orders(maker, use, rings, size, count, cost);
+        status = price_orders(maker, use, rings, size, count, INFINITY, cost);
     if (status != KITH_OK || ki_use_is_ordered(use, axis))
         return status;
     if (memcmp(rings, groups, (size_t)size * (size_t)count * sizeof *rings) != 0)
         status = price_also(maker, use, groups, size, count, cost);
-    for (int from = 0; from < 2 && can_fold(size, count) && status == KITH_OK; from++) {
+    bool is_folded = status == KITH_OK && can_fold(maker->t, groups, size, count);
+    for (int from = 0; from < 2 && is_folded && status == KITH_OK; from++) {
         int folded[MOST_FOLDED_RANKS];
         fold_rings(rings, from, size, count, folded);
         status = price_also(maker, use, folded, size, count, cost);

@@ -222,6 +222,8 @@ static kith_status begin_session(ki_ring_maker *maker, const kith_topology *t)
         all[i] = i;
     if (status == KITH_OK)
         status = ki_cost_session_init(maker->session, t, all, (size_t)count);
+    if (status == KITH_OK && (maker->session->ring_sets = ki_ring_sets_create()) == NULL)
+        status = KITH_ERR_NO_MEMORY;
     ki_free(NULL, all);
     return status;
 }

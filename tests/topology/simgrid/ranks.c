@@ -19,6 +19,7 @@
 #include "topology/cost.h"
 #include "wires.h"
 
+#include <math.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,11 +54,12 @@ static int place_of(const int *members, int size, int rank)
     return -1;
 }
 
-static kith_coll_kind kind_of(kith_cost_op op)
+static kith_coll_kind kind_of(const char *op)
 {
-    return op == KITH_COST_ALL_REDUCE       ? KITH_ALL_REDUCE
-           : op == KITH_COST_REDUCE_SCATTER ? KITH_REDUCE_SCATTER
-                                            : KITH_ALL_GATHER;
+    kith_coll_kind kind = (kith_coll_kind)0;
+    while (kind < KITH_COLL_COUNT && strcmp(kith_coll_name(kind), op) != 0)
+        kind++;
+    return kind;
 }
 
 /* The rings of the model's multi_ring for group g, each a ring plan over its share. */
@@ -77,7 +79,8 @@ static void make_rings(phase_run *run, const case_list *list, const case_phase *
                        .groups = groups,
                        .size = p->size,
                        .group_count = p->count,
-                       .nbytes = p->nbytes };
+                       .nbytes = p->nbytes,
+                       .limit_s = INFINITY };
     run->orders = (int *)need(malloc(sizeof *run->orders * most));
     run->places = (int *)need(malloc(sizeof *run->places * most));
     run->plan_count = ki_multi_rings(&c, g, run->orders, shares);
