@@ -110,22 +110,28 @@ kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring
 #define KI_MOST_RINGS 16
 int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares);
 
-/* ring_search.c: rings over a group inside one node that together use its links, widest first; shares sum up to 1.
- * orders has room for most * size GPUs. Returns how many; 0: size is not 3 to 8; -1: no
+/* ring_search.c: rings over a group inside one node that together carry most over its links, widest first; shares sum up
+ * to 1. orders has room for most * size GPUs. Returns how many; 0: size is not 3 to 8, or the links make no ring; -1: no
  * memory. */
-int ki_find_rings(ki_paths *paths, const int *group, int size, int most, int *orders, double *shares);
+int ki_find_rings(ki_paths *paths, const int *group, int size, bool is_direct_only, int most, int *orders,
+                  double *shares);
 
 /* ring_order.c: the ring through a group inside one node that costs least when the group is alone. order: [size] GPUs;
  * as given where size is not 4 to KI_MOST_ORDERED, or no bandwidth is known. */
 enum { KI_MOST_ORDERED = 8 };
 kith_status ki_cheapest_ring(const ki_cost_case *c, const int *group, int *order);
 
-/* ring_memory.c: one of the two for a group inside a node, searched once for each set of GPUs. Returns how many rings,
- * as ki_find_rings() does. */
+/* ring_memory.c: one of these for a group inside a node, searched once for each set of GPUs. Returns how many rings, as
+ * ki_find_rings() does. */
+typedef enum ki_ring_way {
+    KI_RINGS_DIRECT, /* those that carry most over direct links */
+    KI_RINGS_ANY,    /* over all links */
+    KI_RING_CHEAPEST /* the one that costs least */
+} ki_ring_way;
 typedef struct ki_ring_sets ki_ring_sets;
 ki_ring_sets *ki_ring_sets_create(void);
 void ki_ring_sets_destroy(ki_ring_sets *sets);
-int ki_rings_inside(const ki_cost_case *c, const int *group, bool is_cheapest, int *orders, double *shares);
+int ki_rings_inside(const ki_cost_case *c, const int *group, ki_ring_way how, int *orders, double *shares);
 
 /* What hangs together by NVLink over nodes counts as one: the NVLink domain of a GPU, else its node. */
 int ki_cost_unit(const kith_topology *t, int gpu);

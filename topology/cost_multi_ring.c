@@ -1,7 +1,7 @@
 /* topology/cost_multi_ring.c - several rings at once, each with its share of the bytes.
  *
  * Between units (nodes, or NVLink domains) ring c leaves a unit by its member c and enters the next by the same member,
- * so that rails are kept; inside one node with direct links, rings are searched (ring_search.c).
+ * so that rails are kept; inside one node rings are searched (ring_search.c).
  *
  * Rings that together carry most are not always the fastest: each has its latency, and they meet on PCIe. So one ring
  * counts, too: the cheapest of each group (ring_order.c), and the groups as they were given. What costs least is the
@@ -82,11 +82,12 @@ static bool is_in_one_node(const ki_cost_case *c, const int *group)
     return true;
 }
 
-/* How the rings of a case are chosen. */
+/* How the rings of a case are chosen; inside a node the first ones as ki_ring_way says. */
 typedef enum way {
-    WAY_MOST,     /* those that together carry most */
-    WAY_CHEAPEST, /* the one that is cheapest when the group is alone */
-    WAY_GIVEN,    /* the one in the order of the group */
+    WAY_DIRECT = KI_RINGS_DIRECT, /* over nodes: a ring for each member of a node */
+    WAY_ANY = KI_RINGS_ANY,
+    WAY_CHEAPEST = KI_RING_CHEAPEST,
+    WAY_GIVEN, /* one, in the order of the group */
     WAYS
 } way;
 
@@ -94,19 +95,16 @@ static int rings_of_group(const ki_cost_case *c, way how, int g, int *orders, do
 {
     const int *group = c->groups + (size_t)g * (size_t)c->size;
     int runs, most = shortest_run(c, group, &runs), found = 0;
-    bool is_inside = runs == 1 && is_in_one_node(c, group);
-    shares[0] = 1;
-    if (how != WAY_MOST) {
-        memcpy(orders, group, (size_t)c->size * sizeof *orders);
-        return how == WAY_GIVEN || !is_inside ? 1 : ki_rings_inside(c, group, true, orders, shares);
-    }
-    if (is_inside)
-        found = ki_rings_inside(c, group, false, orders, shares);
+    if (how != WAY_GIVEN && runs == 1 && is_in_one_node(c, group))
+        found = ki_rings_inside(c, group, (ki_ring_way)how, orders, shares);
     if (found != 0)
         return found;
-    int count = runs == 1 ? 1 : most < KI_MOST_RINGS ? most : KI_MOST_RINGS;
+    int count = runs == 1 || how != WAY_DIRECT ? 1 : most < KI_MOST_RINGS ? most : KI_MOST_RINGS;
     for (int r = 0; r < count; r++) {
-        turn_runs(c, group, r, orders + (size_t)r * (size_t)c->size);
+        if (how == WAY_DIRECT)
+            turn_runs(c, group, r, orders + (size_t)r * (size_t)c->size);
+        else
+            memcpy(orders, group, (size_t)c->size * sizeof *orders);
         shares[r] = 1.0 / count;
     }
     return count;
@@ -160,8 +158,9 @@ static void set_fini(ring_set *set)
 static kith_status choose_way(const ki_cost_case *c, ring_set *set, way *chosen, ki_price *price)
 {
     kith_status best_status = KITH_ERR_UNSUPPORTED;
-    for (way how = WAY_MOST; how < WAYS; how++) {
-        if (how == WAY_CHEAPEST && c->size > KI_MOST_ORDERED)
+    bool is_searched = c->size <= KI_MOST_ORDERED && is_in_one_node(c, c->groups);
+    for (way how = WAY_DIRECT; how < WAYS; how++) {
+        if ((how == WAY_ANY || how == WAY_CHEAPEST) && !is_searched)
             continue;
         if (how == WAY_GIVEN && isfinite(c->limit_s)) /* the limit is what ring takes, or less */
             continue;
@@ -173,7 +172,7 @@ static kith_status choose_way(const ki_cost_case *c, ring_set *set, way *chosen,
         status = ki_price_rings(c, set->rings, set->count, &here);
         if (status != KITH_OK && status != KITH_ERR_UNSUPPORTED)
             return status;
-        bool is_first = how == WAY_MOST || (status == KITH_OK && best_status != KITH_OK);
+        bool is_first = how == WAY_DIRECT || (status == KITH_OK && best_status != KITH_OK);
         if (is_first || (status == best_status && here.time_s < price->time_s)) {
             *price = here;
             *chosen = how;
@@ -211,7 +210,7 @@ kith_status ki_price_multi_ring(const ki_cost_case *c, ki_price *price)
 int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares)
 {
     ring_set set;
-    way how = WAY_MOST;
+    way how = WAY_DIRECT;
     ki_price price = KI_PRICE_NONE;
     kith_status status = set_init(c, &set);
     if (status == KITH_OK)

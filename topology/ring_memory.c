@@ -16,9 +16,10 @@ enum { ENTRIES = 1024 };
 /* What was asked for; compared whole, so it has no gaps that nobody sets. */
 typedef struct key {
     double nbytes; /* 0: does not matter */
-    int node_kind, coll_kind, size;
-    int members[KI_MOST_ORDERED]; /* positions in the node, ascending; then 0 */
+    int node_kind, coll_kind, way, size;
     int is_used;
+    int members[KI_MOST_ORDERED]; /* positions in the node, ascending; then 0 */
+    int unused;                   /* no gap at the end */
 } key;
 
 typedef struct entry {
@@ -28,7 +29,7 @@ typedef struct entry {
     double shares[KI_MOST_RINGS];
 } entry;
 
-_Static_assert(sizeof(key) == sizeof(double) + (4 + KI_MOST_ORDERED) * sizeof(int), "keys are compared as bytes");
+_Static_assert(sizeof(key) == sizeof(double) + (6 + KI_MOST_ORDERED) * sizeof(int), "keys are compared as bytes");
 
 struct ki_ring_sets {
     entry entries[ENTRIES];
@@ -45,10 +46,10 @@ void ki_ring_sets_destroy(ki_ring_sets *sets)
 }
 
 /* Returns the first GPU of the node. */
-static int make_key(const ki_cost_case *c, const int *group, bool is_cheapest, key *k)
+static int make_key(const ki_cost_case *c, const int *group, ki_ring_way how, key *k)
 {
     int node = 0, gpu;
-    *k = (key){ .size = c->size, .is_used = 1 };
+    *k = (key){ .size = c->size, .way = (int)how, .is_used = 1 };
     for (int i = 0; i < c->size; i++) {
         ki_locate(c->t, group[i], &node, &gpu);
         int at = i;
@@ -57,8 +58,8 @@ static int make_key(const ki_cost_case *c, const int *group, bool is_cheapest, k
         k->members[at] = gpu;
     }
     k->node_kind = kith_topology_node(c->t, node)->kind;
-    k->coll_kind = is_cheapest ? (int)c->kind : -1;
-    k->nbytes = is_cheapest ? c->nbytes : 0;
+    k->coll_kind = how == KI_RING_CHEAPEST ? (int)c->kind : -1;
+    k->nbytes = how == KI_RING_CHEAPEST ? c->nbytes : 0;
     return kith_topology_first_gpu(c->t, node);
 }
 
@@ -67,28 +68,29 @@ static entry *slot_of(ki_ring_sets *sets, const key *k)
     uint64_t hash = (uint64_t)k->nbytes;
     for (int i = 0; i < KI_MOST_ORDERED; i++)
         hash = hash * 31 + (uint64_t)k->members[i];
-    hash = ((hash * 31 + (uint64_t)k->size) * 31 + (uint64_t)(k->coll_kind + 1)) * 31 + (uint64_t)k->node_kind;
+    hash = ((hash * 31 + (uint64_t)k->size) * 31 + (uint64_t)(k->coll_kind + 1) * 3 + (uint64_t)k->way) * 31 +
+           (uint64_t)k->node_kind;
     return &sets->entries[hash * 0x9e3779b97f4a7c15u >> 54];
 }
 
-static int search(const ki_cost_case *c, const int *group, bool is_cheapest, int *orders, double *shares)
+static int search(const ki_cost_case *c, const int *group, ki_ring_way how, int *orders, double *shares)
 {
-    if (!is_cheapest)
-        return ki_find_rings(c->paths, group, c->size, KI_MOST_RINGS, orders, shares);
+    if (how != KI_RING_CHEAPEST)
+        return ki_find_rings(c->paths, group, c->size, how == KI_RINGS_DIRECT, KI_MOST_RINGS, orders, shares);
     shares[0] = 1;
     return ki_cheapest_ring(c, group, orders) == KITH_OK ? 1 : -1;
 }
 
-int ki_rings_inside(const ki_cost_case *c, const int *group, bool is_cheapest, int *orders, double *shares)
+int ki_rings_inside(const ki_cost_case *c, const int *group, ki_ring_way how, int *orders, double *shares)
 {
     if (c->ring_sets == NULL || c->size > KI_MOST_ORDERED)
-        return search(c, group, is_cheapest, orders, shares);
+        return search(c, group, how, orders, shares);
     key k;
-    int first = make_key(c, group, is_cheapest, &k);
+    int first = make_key(c, group, how, &k);
     entry *e = slot_of(c->ring_sets, &k);
     if (memcmp(&e->key, &k, sizeof k) != 0) {
         e->key.is_used = 0;
-        e->count = search(c, group, is_cheapest, orders, shares);
+        e->count = search(c, group, how, orders, shares);
         if (e->count < 0)
             return -1;
         e->key = k;

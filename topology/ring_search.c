@@ -1,4 +1,4 @@
-/* topology/ring_search.c - several rings over GPUs that are joined by direct links.
+/* topology/ring_search.c - several rings over the GPUs of a node, over their direct links alone or over all links.
  *
  * One ring over a mesh leaves most links idle: 4 GPUs with 6 links to each other use 6 of 18 links of a GPU. So the
  * bytes are divided over several rings, and what these carry together, each link no more than it can, is a linear
@@ -19,8 +19,8 @@
 
 enum {
     MOST_SIZE = 8,
-    MOST_HOPS = 2, /* a direct link, or two ports of a switch */
-    MOST_ROWS = MOST_SIZE * (MOST_SIZE - 1) + 2 * MOST_SIZE,
+    MOST_HOPS = 8,
+    MOST_ROWS = 128, /* links of pairs, ports of GPUs and switches, sockets */
     MOST_TURNS = 400 /* of the simplex method; a few dozen are usual, and the answer is possible after each */
 };
 
@@ -28,7 +28,7 @@ static const double EPSILON = 1e-9;
 static const double LEAST_SHARE = 1e-6; /* of the bytes: less is rounding */
 static const double APART = 1e-9; /* rows that are alike differ by parts of this, so that no step is for nothing */
 
-/* The rows that a hop loads. count 0: no direct link. */
+/* The rows that a hop loads. count 0: no ring takes it. */
 typedef struct need {
     int rows[MOST_HOPS];
     double shares[MOST_HOPS];
@@ -64,18 +64,20 @@ static int row_of(search *s, int resource, double gbps)
 
 static bool is_direct(const ki_route *route)
 {
-    return (route->type == KITH_LINK_NVLINK || route->type == KITH_LINK_XGMI) && route->hop_count <= MOST_HOPS;
+    return route->type == KITH_LINK_NVLINK || route->type == KITH_LINK_XGMI;
 }
 
-/* A collective over NVLink does not put some of its rings on PCIe, so only direct links count. One of unknown bandwidth
- * takes no ring. */
-static bool read_needs(search *s, ki_paths *paths)
+/* A link of unknown bandwidth takes no ring. */
+static bool read_needs(search *s, ki_paths *paths, bool is_direct_only)
 {
     for (int i = 0; i < s->size; i++)
         for (int j = 0; j < s->size; j++) {
             ki_route route;
-            if (i == j || ki_paths_route(paths, s->members[i], s->members[j], &route) != KITH_OK || !is_direct(&route))
+            if (i == j || ki_paths_route(paths, s->members[i], s->members[j], &route) != KITH_OK ||
+                (is_direct_only && !is_direct(&route)))
                 continue;
+            if (route.hop_count > MOST_HOPS)
+                return false;
             for (int h = 0; h < route.hop_count; h++) {
                 int resource = route.hops[h].resource, row = row_of(s, resource, ki_paths_gbps(paths)[resource]);
                 if (row == MOST_ROWS || !(s->gbps[row] > 0))
@@ -134,7 +136,7 @@ static double cheapest_ring(search *s, int *ring)
                 best = last;
             }
         if (best == 0)
-            return INFINITY; /* direct links make no ring */
+            return INFINITY; /* these links make no ring */
         whole = at == bits ? least : whole;
         ring[at] = next = best;
         set &= ~(1 << (best - 1));
@@ -270,7 +272,8 @@ static void take_members(search *s, const int *group)
     }
 }
 
-int ki_find_rings(ki_paths *paths, const int *group, int size, int most, int *orders, double *shares)
+int ki_find_rings(ki_paths *paths, const int *group, int size, bool is_direct_only, int most, int *orders,
+                  double *shares)
 {
     if (size < 3 || size > MOST_SIZE || most > KI_MOST_RINGS)
         return 0;
@@ -280,7 +283,7 @@ int ki_find_rings(ki_paths *paths, const int *group, int size, int most, int *or
     s->size = size;
     take_members(s, group);
     int count = 0;
-    if (read_needs(s, paths)) {
+    if (read_needs(s, paths, is_direct_only)) {
         solve(s);
         count = list_rings(s, most, orders, shares);
     }
