@@ -3,9 +3,10 @@
  * Between units (nodes, or NVLink domains) ring c leaves a unit by its member c and enters the next by the same member,
  * so that rails are kept; inside one node rings are searched (ring_search.c).
  *
- * Rings that together carry most are not always the fastest: each has its latency, and they meet on PCIe. So one ring
- * counts, too: the cheapest of each group (ring_order.c), and the groups as they were given. What costs least is the
- * price, so more links never make it dearer by the choice of rings alone.
+ * Rings that together carry most are not always the fastest: each has its latency, and they meet on PCIe. So those over
+ * direct links alone count as well as those over all links, and so does one ring: the cheapest of each group
+ * (ring_order.c), and the groups as they were given. What costs least is the price, so more links never make it dearer by
+ * the choice of rings.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -25,7 +25,7 @@ enum {
 };
 
 static const double EPSILON = 1e-9;
-static const double LEAST_SHARE = 1e-6; /* of the bytes: less is rounding */
+static const double LEAST_SHARE = 1e-5; /* of the bytes: less is rounding */
 static const double APART = 1e-9; /* rows that are alike differ by parts of this, so that no step is for nothing */
 
 /* The rows that a hop loads. count 0: no ring takes it. */
@@ -237,6 +237,14 @@ static void solve(search *s)
 
 /* ---- the answer ---- */
 
+/* Without what rows were moved apart by, so that equal sets cost the same: shares are simple fractions where links are
+ * whole numbers of one width. */
+static double without_noise(double share)
+{
+    const double parts = 5040, whole = round(share * parts);
+    return fabs(share * parts - whole) < 1e-2 ? whole / parts : share;
+}
+
 /* Widest rings first, at most `most`; shares sum up to 1. */
 static int list_rings(search *s, int most, int *orders, double *shares)
 {
@@ -253,8 +261,8 @@ static int list_rings(search *s, int most, int *orders, double *shares)
             break;
         for (int i = 0; i < s->size; i++)
             orders[count * s->size + i] = s->members[s->rings[widest][i]];
-        shares[count] = s->value[widest];
-        total += s->value[widest];
+        shares[count] = without_noise(s->value[widest] / all);
+        total += shares[count];
         s->is_ring[widest] = false;
     }
     for (int r = 0; r < count; r++)
