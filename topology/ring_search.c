@@ -20,7 +20,7 @@
 enum {
     MOST_SIZE = 8,
     MOST_HOPS = 8,
-    MOST_ROWS = 128, /* links of pairs, ports of GPUs and switches, sockets */
+    MOST_ROWS = 192, /* links of pairs, ports of GPUs and switches, sockets */
     MOST_TURNS = 400 /* of the simplex method; a few dozen are usual, and the answer is possible after each */
 };
 
@@ -30,8 +30,8 @@ static const double APART = 1e-9; /* rows that are alike differ by parts of this
 
 /* The rows that a hop loads. count 0: no ring takes it. */
 typedef struct need {
-    int rows[MOST_HOPS];
-    double shares[MOST_HOPS];
+    int rows[MOST_HOPS + 1];
+    double shares[MOST_HOPS + 1];
     int count;
 } need;
 
@@ -85,7 +85,13 @@ static bool read_needs(search *s, ki_paths *paths, bool is_direct_only)
                 s->needs[i][j].rows[h] = row;
                 s->needs[i][j].shares[h] = (double)route.hops[h].share;
             }
-            s->needs[i][j].count = route.hop_count;
+            need *n = &s->needs[i][j];
+            n->count = route.hop_count + 1;
+            n->rows[route.hop_count] =
+                row_of(s, -1 - (i * MOST_SIZE + j), route.gbps); /* the link of the pair itself */
+            n->shares[route.hop_count] = 1;
+            if (n->rows[route.hop_count] == MOST_ROWS)
+                return false;
         }
     return s->row_count > 0;
 }
