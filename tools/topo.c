@@ -6,6 +6,7 @@
 #include "topo.h"
 #include "progress.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ static const char topo_help[] =
     "      --tp N, --cp N, --ep N, --dp N, --pp N   sizes; default: tp as many as NVLink joins, dp what remains, 1\n"
     "      --order AXES       which varies fastest (tp-cp-ep-dp-pp)\n"
     "      --model NAME       weighs the axes by the traffic of this model, or of a config.json\n"
+    "      --batch N, --microbatches N, --seq N, --dtype TYPE   a step of the model, as for kith plan; default: one\n"
+    "                         microbatch of one sequence of 2048 tokens in bf16. What compute hides costs nothing\n"
     "      --keep-order       prices the order of the numbers instead of looking for a better one\n\n"
     "What comes out:\n"
     "  -f, --format FORMAT    text, json, svg, png, pdf, html (text)\n"
@@ -60,6 +63,10 @@ enum {
     OPTION_PP,
     OPTION_ORDER,
     OPTION_MODEL,
+    OPTION_BATCH,
+    OPTION_MICROBATCHES,
+    OPTION_SEQ,
+    OPTION_DTYPE,
     OPTION_KEEP_ORDER,
     OPTION_EXPORT,
     OPTION_REQUIRE,
@@ -79,6 +86,10 @@ static const struct option long_options[] = {
     { "pp", required_argument, NULL, OPTION_PP },
     { "order", required_argument, NULL, OPTION_ORDER },
     { "model", required_argument, NULL, OPTION_MODEL },
+    { "batch", required_argument, NULL, OPTION_BATCH },
+    { "microbatches", required_argument, NULL, OPTION_MICROBATCHES },
+    { "seq", required_argument, NULL, OPTION_SEQ },
+    { "dtype", required_argument, NULL, OPTION_DTYPE },
     { "keep-order", no_argument, NULL, OPTION_KEEP_ORDER },
     { "format", required_argument, NULL, 'f' },
     { "output", required_argument, NULL, 'o' },
@@ -152,6 +163,32 @@ static int set_size(ki_topo_options *options, int option, const char *text)
     return KI_EXIT_OK;
 }
 
+static int set_count(ki_topo_options *options, int option, const char *text)
+{
+    static const char *const names[] = { "--batch", "--microbatches", "--seq" };
+    int64_t *const counts[] = { &options->planning.micro_batch, &options->planning.microbatches,
+                                &options->planning.sequence };
+    long value;
+    if (!ki_parse_long(text, 1, LONG_MAX, &value))
+        return ki_usage_error(&ki_command_topo, "%s needs a number, 1 or more, not '%s'", names[option - OPTION_BATCH],
+                              text);
+    *counts[option - OPTION_BATCH] = value;
+    options->has_work = true;
+    return KI_EXIT_OK;
+}
+
+static int set_dtype(ki_topo_options *options, const char *word)
+{
+    static const char *const names[] = { "bf16", "f16", "f32", "fp8" };
+    static const int nbytes[] = { 2, 2, 4, 1 };
+    int choice = choose("--dtype", word, names, sizeof(names) / sizeof(names[0]));
+    if (choice < 0)
+        return -choice;
+    options->planning.parameter_nbytes = nbytes[choice];
+    options->has_work = true;
+    return KI_EXIT_OK;
+}
+
 static int set_nodes(ki_topo_options *options, const char *text)
 {
     long count;
@@ -197,6 +234,12 @@ static int apply(ki_topo_options *options, int option, char **argv)
         return set_layout(&options->placing.order, options, optarg);
     case OPTION_MODEL:
         return set_layout(&options->model, options, optarg);
+    case OPTION_BATCH:
+    case OPTION_MICROBATCHES:
+    case OPTION_SEQ:
+        return set_count(options, option, optarg);
+    case OPTION_DTYPE:
+        return set_dtype(options, optarg);
     case OPTION_KEEP_ORDER:
         options->placing.keep_order = options->has_layout = true;
         return KI_EXIT_OK;
@@ -248,6 +291,8 @@ static int check_report(const ki_topo_options *options)
 {
     if (options->export_form >= 0 && options->has_form)
         return ki_usage_error(&ki_command_topo, "--export and --format exclude each other");
+    if (options->has_work && options->model == NULL)
+        return ki_usage_error(&ki_command_topo, "--batch, --microbatches, --seq and --dtype need --model");
     if (options->lists_constants && (options->has_form || options->export_form >= 0 || options->path_count > 0))
         return ki_usage_error(&ki_command_topo, "--list-constants stands alone, or with --constants and --output");
     return KI_EXIT_OK;
@@ -256,7 +301,7 @@ static int check_report(const ki_topo_options *options)
 static int check_checks(const ki_topo_options *options, const char *what, bool needs_two)
 {
     if (options->has_form || options->export_form >= 0 || options->needs_nvlink || options->has_layout ||
-        options->lists_constants)
+        options->has_work || options->lists_constants)
         return ki_usage_error(&ki_command_topo,
                               "%s takes only --input, --machine, --nodes, --gpu, --constants and "
                               "--output",
@@ -303,12 +348,20 @@ static void show_progress(void *arg, const char *what, double fraction)
     ki_progress_show("topo", what, fraction);
 }
 
+static int show_plan_progress(void *arg, const char *what, double fraction)
+{
+    show_progress(arg, what, fraction);
+    return 0;
+}
+
 static int topo_main(int argc, char **argv)
 {
     ki_topo_options options = { .reading = KITH_TOPOLOGY_OPTIONS_INIT,
                                 .placing = KITH_PLACEMENT_OPTIONS_INIT,
+                                .planning = KITH_PLAN_OPTIONS_INIT,
                                 .export_form = -1 };
     options.placing.progress = show_progress;
+    options.planning.progress = show_plan_progress;
     options.paths = calloc((size_t)argc + 1, sizeof(*options.paths));
     if (options.paths == NULL) {
         fputs("kith topo: memory is short\n", stderr);

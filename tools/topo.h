@@ -35,12 +35,14 @@ typedef struct ki_topo_options {
     size_t path_count;
     kith_topology_options reading;
     kith_placement_options placing;
-    const char *model;  /* NULL: none */
+    kith_plan_options planning; /* what a step of the model has to do; sizes and order are those of placing */
+    const char *model;          /* NULL: none */
     const char *output; /* NULL: standard output */
     ki_topo_form form;
     int export_form;   /* of kith_export; -1: none */
     bool has_form;     /* --format was given */
     bool has_layout;   /* a size, an order, a model or --keep-order was given */
+    bool has_work;     /* a batch, a length or a type was given */
     bool needs_nvlink; /* --require nvlink */
     bool lists_constants;
 } ki_topo_options;

@@ -55,48 +55,28 @@ static kith_status find_model(const char *name, kith_model *model)
     return is_path ? kith_model_read(name, model) : kith_model_named(name, model);
 }
 
-static kith_status make_plan(const ki_topo_options *options, const kith_model *model, const int *sizes,
-                             ki_topo_machine *machine)
-{
-    kith_plan_options planning = KITH_PLAN_OPTIONS_INIT;
-    planning.tp = sizes[0];
-    planning.cp = sizes[1];
-    planning.ep = sizes[2];
-    planning.dp = sizes[3];
-    planning.pp = sizes[4];
-    planning.order = options->placing.order;
-    return kith_plan_make(machine->topology, model, &planning, &machine->plan);
-}
-
 /* With a model the axes are weighed by its traffic. Sizes that were left open are those of a placement without it. */
 static kith_status place_model(const ki_topo_options *options, ki_topo_machine *machine)
 {
-    static const char *const names[KITH_PLACEMENT_AXES] = { "tp", "cp", "ep", "dp", "pp" };
-    kith_axis_traffic traffic[KITH_PLACEMENT_AXES];
+    kith_plan_options planning = options->planning;
     kith_placement *first = NULL;
     kith_model model;
-    int sizes[KITH_PLACEMENT_AXES];
     kith_status status = find_model(options->model, &model);
     if (status == KITH_OK)
         status = kith_place(machine->topology, &options->placing, &first);
     if (status != KITH_OK)
         return status;
-    for (int i = 0; i < KITH_PLACEMENT_AXES; i++)
-        sizes[i] = kith_placement_axis(first, names[i])->size;
+    planning.tp = kith_placement_axis(first, "tp")->size;
+    planning.cp = kith_placement_axis(first, "cp")->size;
+    planning.ep = kith_placement_axis(first, "ep")->size;
+    planning.dp = kith_placement_axis(first, "dp")->size;
+    planning.pp = kith_placement_axis(first, "pp")->size;
     kith_placement_destroy(first);
-    status = make_plan(options, &model, sizes, machine);
-    if (status != KITH_OK)
-        return status;
-    machine->has_plan = true;
-    kith_plan_traffic(&machine->plan, traffic);
-    kith_placement_options placing = options->placing;
-    placing.tp = sizes[0];
-    placing.cp = sizes[1];
-    placing.ep = sizes[2];
-    placing.dp = sizes[3];
-    placing.pp = sizes[4];
-    placing.traffic = traffic;
-    return kith_place(machine->topology, &placing, &machine->placement);
+    planning.order = options->placing.order;
+    planning.keep_order = options->placing.keep_order;
+    status = kith_plan_make_placed(machine->topology, &model, &planning, &machine->plan, &machine->placement);
+    machine->has_plan = status == KITH_OK;
+    return status;
 }
 
 int ki_topo_machine_make(const ki_topo_options *options, ki_topo_machine *machine)

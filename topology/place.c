@@ -120,12 +120,12 @@ static kith_status check_traffic(const kith_axis_traffic *traffic)
 {
     for (int a = 0; traffic != NULL && a < KI_AXES; a++)
         if (!(traffic[a].calls >= 0 && traffic[a].calls < 1e15 && traffic[a].nbytes >= 0 && traffic[a].nbytes < 1e18) ||
-            (unsigned)traffic[a].op > KITH_COST_SHIFT)
+            !(traffic[a].hidden_s >= 0 && isfinite(traffic[a].hidden_s)) || (unsigned)traffic[a].op > KITH_COST_SHIFT)
             return ki_fail_quiet(
                 KITH_ERR_INVALID_ARG,
-                "placement: traffic of %s is op %d, %g calls of %g bytes; valid: an op of kith_cost_op, "
-                "calls below 1e15, bytes below 1e18",
-                ki_axis_names[a], (int)traffic[a].op, traffic[a].calls, traffic[a].nbytes);
+                "placement: traffic of %s is op %d, %g calls of %g bytes, %g s hidden; valid: an op of kith_cost_op, "
+                "calls below 1e15, bytes below 1e18, seconds from 0 on",
+                ki_axis_names[a], (int)traffic[a].op, traffic[a].calls, traffic[a].nbytes, traffic[a].hidden_s);
     return KITH_OK;
 }
 

@@ -139,6 +139,8 @@ typedef struct ki_islands {
     int *usable_count; /* [kind] */
 } ki_islands;
 
+/* Switch of its first node; -1: none is known. */
+int ki_island_leaf(const ki_islands *islands, int island);
 kith_status ki_islands_make(const kith_topology *t, ki_islands *islands);
 void ki_islands_fini(ki_islands *islands);
 /* GPUs in whole units. */
@@ -216,17 +218,21 @@ typedef struct ki_step_price {
     kith_cost cost[KI_AXES];
     double step_s[KI_AXES];
     double total;
+    double sent_s; /* with what is hidden */
 } ki_step_price;
 
 /* What an axis does in a step. */
 typedef struct ki_use {
     kith_cost_op op;
     double calls, nbytes; /* of the traffic, else one all_reduce of 64 MiB */
+    double hidden_s;      /* behind compute */
 } ki_use;
 
 void ki_uses_make(const kith_placement_options *options, const ki_sizes *sizes, ki_use *uses);
 /* What a rank sends to the next in its ring or chain, all calls of a step. */
 double ki_use_hop_nbytes(const ki_use *use, int size);
+/* What it adds to a step when one call takes call_s. */
+double ki_use_step_s(const ki_use *use, double call_s);
 /* A chain ends at its last member; in a ring that one goes on to the first. */
 bool ki_use_is_chain(const ki_use *use);
 

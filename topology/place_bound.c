@@ -199,6 +199,6 @@ double ki_bound_find(const ki_islands *islands, const ki_sizes *sizes, const ki_
     double bound = 0;
     for (int axis = 0; axis < KI_AXES; axis++)
         if (sizes->size[axis] > 1 && uses[axis].calls > 0)
-            bound += uses[axis].calls * bound_of_axis(islands, &shape, &uses[axis], sizes->size[axis]);
+            bound += ki_use_step_s(&uses[axis], bound_of_axis(islands, &shape, &uses[axis], sizes->size[axis]));
     return bound * (1 - SLACK);
 }

@@ -173,7 +173,13 @@ static kith_status deal_groups(climb *c, int kind, bool *has_changed)
     return status;
 }
 
-/* Islands of one kind are alike; which of them comes first is place_cluster.c's. */
+/* Of one kind and on one switch: then which of them comes first is place_cluster.c's. */
+static bool are_alike(const ki_islands *islands, int a, int b)
+{
+    const ki_island *x = &islands->islands[a], *y = &islands->islands[b];
+    return x->kind == y->kind && x->gpu_count == y->gpu_count && ki_island_leaf(islands, a) == ki_island_leaf(islands, b);
+}
+
 static kith_status swap_islands(climb *c, bool *has_changed)
 {
     const ki_islands *islands = &c->w->islands;
@@ -181,8 +187,7 @@ static kith_status swap_islands(climb *c, bool *has_changed)
     kith_status status = KITH_OK;
     for (int p = 0; p < used; p++)
         for (int q = p + 1; q < islands->count && status == KITH_OK && c->memory.ranks_left > 0; q++) {
-            const ki_island *a = &islands->islands[sequence[p]], *b = &islands->islands[sequence[q]];
-            if (b->gpu_count < c->unit || (a->kind == b->kind && a->gpu_count == b->gpu_count))
+            if (islands->islands[sequence[q]].gpu_count < c->unit || are_alike(islands, sequence[p], sequence[q]))
                 continue;
             swap_blocks(sequence + p, sequence + q, 1);
             status = judge_swap(c, sequence + p, sequence + q, 1, has_changed);

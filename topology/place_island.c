@@ -92,6 +92,11 @@ static void list_sizes(ki_islands *s)
     }
 }
 
+int ki_island_leaf(const ki_islands *islands, int island)
+{
+    return kith_topology_node(islands->t, islands->nodes[islands->islands[island].node_from])->leaf;
+}
+
 kith_status ki_islands_make(const kith_topology *t, ki_islands *s)
 {
     size_t kinds = (size_t)kith_topology_kind_count(t), nodes = (size_t)kith_topology_node_count(t);

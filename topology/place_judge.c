@@ -1,6 +1,6 @@
 /* topology/place_judge.c - which of two placements is better.
  *
- * By the cost of a step, then by bytes over switches (which need no constants), then by the links inside the innermost
+ * By the cost of a step, then by what is sent at all (part of it may be hidden), by bytes over switches (which need no constants), then by the links inside the innermost
  * groups and by sockets.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -74,6 +74,8 @@ int ki_compare_costs(double a, double b)
 bool ki_candidate_is_better(const ki_candidate *a, const ki_candidate *b)
 {
     int order = ki_compare_costs(a->price.total, b->price.total);
+    if (order == 0)
+        order = ki_compare_costs(a->price.sent_s, b->price.sent_s);
     if (order == 0)
         order = compare_doubles(a->cut.bytes, b->cut.bytes, WORTHWHILE);
     if (order != 0)

@@ -81,7 +81,7 @@ kith_status ki_memory_price(ki_search *w, ki_price_memory *memory, int axis, con
         ki_price_groups(&w->maker, axis, &w->uses[axis], groups, size, count, w->scratch + w->sizes.world, &cost);
     if (status != KITH_OK)
         return status;
-    *step_s = w->uses[axis].calls * cost.time_s;
+    *step_s = ki_use_step_s(&w->uses[axis], cost.time_s);
     *entry = (ki_remembered){ hash, *step_s };
     return KITH_OK;
 }

@@ -22,10 +22,11 @@ void ki_uses_make(const kith_placement_options *options, const ki_sizes *sizes, 
     for (int i = KI_AXES - 1; i >= 0; i--) {
         int a = sizes->order[i];
         bool is_alone = sizes->size[a] == 1;
-        uses[a] = (ki_use){ KITH_COST_ALL_REDUCE, has_traffic || is_alone ? 0 : calls, 64.0 * 1024 * 1024 };
+        uses[a] = (ki_use){ KITH_COST_ALL_REDUCE, has_traffic || is_alone ? 0 : calls, 64.0 * 1024 * 1024, 0 };
         calls *= is_alone ? 1 : INWARDS;
         if (has_traffic && options->traffic[a].calls > 0)
-            uses[a] = (ki_use){ options->traffic[a].op, options->traffic[a].calls, options->traffic[a].nbytes };
+            uses[a] = (ki_use){ options->traffic[a].op, options->traffic[a].calls, options->traffic[a].nbytes,
+                                options->traffic[a].hidden_s };
     }
 }
 
@@ -45,6 +46,11 @@ double ki_use_hop_nbytes(const ki_use *use, int size)
         return size > 1 ? use->calls * use->nbytes : 0;
     }
     return 0;
+}
+
+double ki_use_step_s(const ki_use *use, double call_s)
+{
+    return use->calls > 0 ? fmax(use->calls * call_s - use->hidden_s, 0) : 0;
 }
 
 bool ki_use_is_chain(const ki_use *use)
@@ -167,8 +173,9 @@ kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_
                                              sizes->world / sizes->size[axis], scratch + sizes->world, cost);
         if (status != KITH_OK)
             return status;
-        price->step_s[axis] = uses[axis].calls > 0 ? uses[axis].calls * cost->time_s : 0;
+        price->step_s[axis] = ki_use_step_s(&uses[axis], cost->time_s);
         price->total += price->step_s[axis];
+        price->sent_s += uses[axis].calls > 0 ? uses[axis].calls * cost->time_s : 0;
     }
     return KITH_OK;
 }

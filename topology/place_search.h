@@ -6,6 +6,8 @@
  *   place_try.c    by rule: partitions of place_local.c, islands in the order of the file and by switch
  *   place_class.c  kinds of node from the cheapest on, so that slow nodes are left over
  *   place_climb.c  swaps of GPUs, groups and islands, as long as a step gets cheaper
+ *   place_orders.c outer axes in every order, so that the one that sends most may be nearest
+ *   place_units.c  swaps of whole units between nodes
  *   place_exact.c  instead, in one node: every order that could be the cheapest
  *
  * place_canon.c gives an order of GPUs that does not know their numbers, place_memory.c keeps prices.
@@ -72,6 +74,17 @@ kith_status ki_search_assign(ki_search *w, ki_candidate *c, const int *sequence,
  * costs stands in w->last_cost. */
 kith_status ki_search_keep(ki_search *w);
 kith_status ki_search_all(ki_search *w);
+/* Orders of GPUs for these units, into w->locals; see ki_local_make(). */
+kith_status ki_search_make_locals(ki_search *w, int unit, bool is_canonical);
+/* The next order of count numbers; false after the last. */
+bool ki_next_permutation(int *order, int count);
+
+/* ---- place_orders.c, place_units.c ---- */
+
+/* Each order of the outer axes fills the machine; the best stays. */
+kith_status ki_search_orders(ki_search *w);
+/* From the best: swaps of whole tp groups, over nodes too, and with what is left over. For small jobs only. */
+kith_status ki_search_units(ki_search *w);
 
 /* ---- place_class.c ---- */
 

@@ -3,8 +3,9 @@
  * For each unit: the order of GPUs in each kind of node (place_local.c), nodes in the order of the file and by switch
  * (place_cluster.c), swaps over switches (place_swap.c), kinds of nodes in other orders (place_class.c). Then a climb
  * by cost (place_climb.c), from GPUs in the order of their numbers and on small jobs also from an order that does not
- * know the numbers (place_canon.c); in one node all orders instead (place_exact.c). What comes later must be better, so
- * among equals the smallest numbers stay.
+ * know the numbers (place_canon.c); in one node all orders instead (place_exact.c). Over nodes axes in other orders
+ * follow (place_orders.c), and swaps of whole units (place_units.c). What comes later must be better, so among equals
+ * the smallest numbers stay.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -19,6 +20,7 @@
 enum {
     MOST_UNITS_TRIED = 2,
     MOST_CLASSES_PERMUTED = 4,    /* 24 orders */
+    MOST_LEAVES_TRIED = 16,
     MOST_PERMUTED_RANKS = 512,    /* more ranks: the cheapest kind of node first, and no other order */
     MOST_RANKS_OF_TWO_STARTS = 64 /* where a price takes long there is one start */
 };
@@ -142,7 +144,7 @@ static kith_status consider(ki_search *w, const int *sequence, int unit)
     return status;
 }
 
-static kith_status make_locals(ki_search *w, int unit, bool is_canonical)
+kith_status ki_search_make_locals(ki_search *w, int unit, bool is_canonical)
 {
     w->has_first = false;
     for (int k = 0; k < kith_topology_kind_count(w->t); k++) {
@@ -180,7 +182,7 @@ static kith_status try_sequence(ki_search *w, int unit, const int *rank_of_islan
 }
 
 /* The next order of count numbers; false after the last. */
-static bool permute(int *order, int count)
+bool ki_next_permutation(int *order, int count)
 {
     int i = count - 2, j = count - 1;
     while (i >= 0 && order[i] > order[i + 1])
@@ -214,7 +216,31 @@ static kith_status try_classes(ki_search *w, int unit)
         for (int i = 0; i < w->islands.count; i++)
             rank[i] = w->rank_of_island[i] < count ? order[w->rank_of_island[i]] : count;
         status = try_sequence(w, unit, rank);
-    } while (status == KITH_OK && permute(order, count));
+    } while (status == KITH_OK && ki_next_permutation(order, count));
+    return status;
+}
+
+/* What is left over may be on one switch or another: where there is more room than ranks, each switch in turn comes
+ * last. Nodes of one kind are not alike then, and their order in the file must not decide. Follows try_classes(). */
+static kith_status try_leaves(ki_search *w, int unit)
+{
+    int leaves = kith_topology_switch_count(w->t), tried = 0, *rank = w->rank_of_island + w->islands.count;
+    kith_status status = KITH_OK;
+    if (ki_islands_capacity(&w->islands, unit) - unit < w->sizes.world || w->sizes.world > MOST_PERMUTED_RANKS)
+        return KITH_OK;
+    for (int leaf = 0; leaf < leaves && tried < MOST_LEAVES_TRIED && status == KITH_OK; leaf++) {
+        int here = 0;
+        for (int i = 0; i < w->islands.count; i++) {
+            bool is_last = ki_island_leaf(&w->islands, i) == leaf;
+            bool has_room = w->islands.islands[i].gpu_count >= unit;
+            rank[i] = w->rank_of_island[i] + (is_last || !has_room ? w->islands.count + !has_room : 0);
+            here += is_last && has_room;
+        }
+        if (here == 0 || here == w->islands.count)
+            continue;
+        tried++;
+        status = try_sequence(w, unit, rank);
+    }
     return status;
 }
 
@@ -229,19 +255,21 @@ static kith_status try_unit(ki_search *w, int unit)
 {
     w->unit_cost = w->unit_cut_bytes = INFINITY;
     memcpy(w->unit_sequence, w->file_order, (size_t)w->islands.count * sizeof(int));
-    kith_status status = make_locals(w, unit, false);
+    kith_status status = ki_search_make_locals(w, unit, false);
     if (status == KITH_OK)
         status = consider(w, w->file_order, unit);
     if (status == KITH_OK)
         status = try_sequence(w, unit, NULL);
     if (status == KITH_OK)
         status = try_classes(w, unit);
+    if (status == KITH_OK)
+        status = try_leaves(w, unit);
     if (status != KITH_OK || ki_search_is_small(w))
         return status;
     status = climb(w, unit, false);
     if (status != KITH_OK || w->sizes.world > MOST_RANKS_OF_TWO_STARTS)
         return status;
-    status = make_locals(w, unit, true);
+    status = ki_search_make_locals(w, unit, true);
     return status == KITH_OK ? climb(w, unit, true) : status;
 }
 
@@ -256,7 +284,7 @@ static kith_status try_exact(ki_search *w, int unit)
 {
     bool is_proven = false;
     memcpy(w->unit_sequence, w->file_order, (size_t)w->islands.count * sizeof(int));
-    kith_status status = make_locals(w, unit, true);
+    kith_status status = ki_search_make_locals(w, unit, true);
     if (status == KITH_OK)
         status = climb(w, unit, false);
     if (status == KITH_OK)
@@ -274,5 +302,9 @@ kith_status ki_search_all(ki_search *w)
             w->options.progress(w->options.progress_arg, "placing", (1.0 + i) / (2.0 + count));
         status = try_unit(w, units[i]);
     }
-    return status == KITH_OK && ki_search_is_small(w) ? try_exact(w, units[0]) : status;
+    if (status == KITH_OK && ki_search_is_small(w))
+        return try_exact(w, units[0]);
+    if (status == KITH_OK)
+        status = ki_search_orders(w);
+    return status == KITH_OK ? ki_search_units(w) : status;
 }

@@ -204,16 +204,15 @@ kith_status ki_layout_make(const kith_topology *topology, const kith_model *mode
 }
 
 kith_status ki_layout_make_placed(const kith_topology *topology, const kith_model *model,
-                                  const kith_plan_options *options, ki_layout_memo *memo, kith_plan *plan)
+                                  const kith_plan_options *options, ki_layout_memo *memo, bool is_quick,
+                                  kith_plan *plan, kith_placement **placement)
 {
     kith_plan made;
     kith_status status = ki_layout_make(topology, model, options, memo, &made);
     if (status == KITH_OK && topology != NULL)
-        status = ki_layout_place(&made, topology);
+        status = ki_layout_place(&made, topology, is_quick, placement);
     if (status != KITH_OK)
         return status;
-    if (topology != NULL)
-        ki_layout_fill_step(&made, KITH_PLAN_LINKS);
     made.options.progress = NULL; /* the caller's, for the time of the call */
     made.options.progress_arg = NULL;
     *plan = made;
@@ -225,5 +224,13 @@ kith_status kith_plan_make(const kith_topology *topology, const kith_model *mode
 {
     if (model == NULL || plan == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: the model or the plan is NULL");
-    return ki_layout_make_placed(topology, model, options, NULL, plan);
+    return ki_layout_make_placed(topology, model, options, NULL, false, plan, NULL);
+}
+
+kith_status kith_plan_make_placed(const kith_topology *topology, const kith_model *model,
+                                  const kith_plan_options *options, kith_plan *plan, kith_placement **placement)
+{
+    if (topology == NULL || model == NULL || plan == NULL || placement == NULL)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: the topology, the model, the plan or the placement is NULL");
+    return ki_layout_make_placed(topology, model, options, NULL, false, plan, placement);
 }

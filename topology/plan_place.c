@@ -196,14 +196,44 @@ static kith_status price_rows(kith_plan *plan, const kith_topology *topology, co
     return ki_layout_tell(&plan->options, "placing", 1);
 }
 
-kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology)
+/* Where the ranks go when kith_place() is told these options; its times into plan. */
+static kith_status place_once(kith_plan *plan, const kith_topology *topology, const kith_placement_options *options,
+                              groups *scratch, kith_placement **placement)
+{
+    listener *heard = (listener *)options->progress_arg;
+    kith_status status = kith_place(topology, options, placement);
+    if (heard->has_stopped)
+        status = ki_layout_stop("placing", PLACING_SHARE);
+    if (status == KITH_OK)
+        status = price_rows(plan, topology, *placement, scratch);
+    if (status == KITH_OK)
+        ki_layout_fill_step(plan, KITH_PLAN_LINKS);
+    return status;
+}
+
+/* What kith_place() weighs is an estimate of the step: rows of an axis count as calls of its heaviest, stages as alike.
+ * The order of the numbers is priced by the plan's own formula, too, and taken where a step is shorter with it. */
+static kith_status prefer_numbers(kith_plan *plan, const kith_topology *topology, kith_placement_options options,
+                                  groups *scratch, kith_placement **placement)
+{
+    kith_plan other = *plan;
+    kith_placement *numbers = NULL;
+    options.keep_order = true;
+    kith_status status = place_once(&other, topology, &options, scratch, &numbers);
+    if (status == KITH_OK && other.placed_step_s < plan->placed_step_s * (1 - 1e-9)) {
+        kith_placement *placed = *placement;
+        *placement = numbers;
+        numbers = placed;
+        *plan = other;
+    }
+    kith_placement_destroy(numbers);
+    return status == KITH_ERR_UNSUPPORTED ? KITH_OK : status; /* a link of unknown bandwidth, in that order alone */
+}
+
+static kith_placement_options placing_options(const kith_plan *plan, const kith_axis_traffic *traffic, listener *heard)
 {
     const kith_plan_options *o = &plan->options;
-    kith_axis_traffic traffic[KITH_PLACEMENT_AXES];
     kith_placement_options options = KITH_PLACEMENT_OPTIONS_INIT;
-    kith_placement *placement = NULL;
-    listener heard = { o, false };
-    kith_plan_traffic(plan, traffic);
     options.tp = o->tp;
     options.cp = o->cp;
     options.ep = o->ep;
@@ -211,20 +241,29 @@ kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology)
     options.pp = o->pp;
     options.order = o->order;
     options.traffic = traffic;
+    options.keep_order = o->keep_order;
     options.progress = pass_on;
-    options.progress_arg = &heard;
-    kith_status status = kith_place(topology, &options, &placement);
-    if (heard.has_stopped)
-        status = ki_layout_stop("placing", PLACING_SHARE);
-    if (status != KITH_OK) {
-        kith_placement_destroy(placement);
-        return status;
-    }
+    options.progress_arg = heard;
+    return options;
+}
+
+kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology, bool is_quick, kith_placement **placement)
+{
+    kith_axis_traffic traffic[KITH_PLACEMENT_AXES];
+    kith_placement *found = NULL;
+    listener heard = { &plan->options, false };
     groups scratch = { (int *)malloc((size_t)plan->world * sizeof(int)), 0, 0 };
-    status = scratch.gpus != NULL
-                 ? price_rows(plan, topology, placement, &scratch)
-                 : ki_fail_quiet(KITH_ERR_NO_MEMORY, "plan: no memory for the groups of %d ranks", plan->world);
+    if (scratch.gpus == NULL)
+        return ki_fail_quiet(KITH_ERR_NO_MEMORY, "plan: no memory for the groups of %d ranks", plan->world);
+    kith_plan_traffic(plan, traffic);
+    kith_placement_options options = placing_options(plan, traffic, &heard);
+    kith_status status = place_once(plan, topology, &options, &scratch, &found);
+    if (status == KITH_OK && !is_quick && !options.keep_order)
+        status = prefer_numbers(plan, topology, options, &scratch, &found);
     free(scratch.gpus);
-    kith_placement_destroy(placement);
+    if (status == KITH_OK && placement != NULL)
+        *placement = found;
+    else
+        kith_placement_destroy(found);
     return status;
 }

@@ -193,14 +193,14 @@ static int pass_on(void *arg, const char *what, double fraction)
     return s->options.progress(s->options.progress_arg, what, (s->placed + fraction) / s->most_placed);
 }
 
-static kith_status place_one(search *s, const layout *l, kith_plan *plan)
+static kith_status place_one(search *s, const layout *l, bool is_quick, kith_plan *plan)
 {
     kith_plan_options o = options_of(s, l);
     if (o.progress != NULL) {
         o.progress = pass_on;
         o.progress_arg = s;
     }
-    return ki_layout_make_placed(s->topology, s->model, &o, &s->memo, plan);
+    return ki_layout_make_placed(s->topology, s->model, &o, &s->memo, is_quick, plan, NULL);
 }
 
 /* What does not fit the machine's nodes is refused at once and does not count as placed; a link of unknown bandwidth is
@@ -214,7 +214,7 @@ static kith_status place_best(search *s)
         qsort(s->layouts, (size_t)s->layout_count, sizeof s->layouts[0], compare_layouts);
     for (int i = 0; i < s->layout_count && left > 0; i++) {
         kith_plan plan;
-        kith_status status = place_one(s, &s->layouts[i], &plan);
+        kith_status status = place_one(s, &s->layouts[i], false, &plan);
         if (status != KITH_OK && status != KITH_ERR_INVALID_ARG && status != KITH_ERR_UNSUPPORTED)
             return status;
         left -= status != KITH_ERR_INVALID_ARG;

@@ -17,6 +17,7 @@
 #include "plan_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 static bool is_repeated(const kith_plan *plan)
 {
@@ -220,6 +221,34 @@ void ki_layout_fill_traffic(kith_plan *plan, const kith_topology *topology)
 
 static const char *const axis_names[KITH_PLACEMENT_AXES] = { "tp", "cp", "ep", "dp", "pp" };
 
+static bool is_of_axis(const kith_plan_traffic_row *row, const char *axis)
+{
+    return row->axis[0] == axis[0] && row->axis[1] == axis[1];
+}
+
+/* The same rows may hide behind the compute of each microbatch, or behind one at the end; see plan_step.c. */
+static bool hides(const kith_plan *plan, const char *axis, bool is_once)
+{
+    for (int i = 0; i < plan->row_count; i++)
+        if (is_of_axis(&plan->rows[i], axis) && plan->rows[i].is_overlapped &&
+            (strcmp(plan->rows[i].phase, "step") == 0) == is_once)
+            return true;
+    return false;
+}
+
+/* Seconds of compute that an axis may hide behind. Axes that hide behind the same compute get equal parts of it. */
+static double hidden_s(const kith_plan *plan, const char *axis)
+{
+    double sum = 0, behind_s[2] = { (double)plan->options.microbatches * plan->compute_s, plan->compute_s };
+    for (int once = 0; once < 2; once++) {
+        int users = 0;
+        for (int a = 0; a < KITH_PLACEMENT_AXES; a++)
+            users += hides(plan, axis_names[a], once == 1);
+        sum += hides(plan, axis, once == 1) ? behind_s[once] / users : 0;
+    }
+    return sum;
+}
+
 /* All that an axis sends, as calls of its heaviest row: the bytes are right, the latency is that of the heaviest. */
 static kith_axis_traffic axis_traffic(const kith_plan *plan, const char *axis)
 {
@@ -227,16 +256,16 @@ static kith_axis_traffic axis_traffic(const kith_plan *plan, const char *axis)
     double wire = 0;
     for (int i = 0; i < plan->row_count; i++) {
         const kith_plan_traffic_row *row = &plan->rows[i];
-        if (row->axis[0] != axis[0] || row->axis[1] != axis[1])
+        if (!is_of_axis(row, axis))
             continue;
         wire += row->ops * row->wire_nbytes;
         if (heaviest == NULL || row->ops * row->wire_nbytes > heaviest->ops * heaviest->wire_nbytes)
             heaviest = row;
     }
     if (heaviest == NULL)
-        return (kith_axis_traffic){ KITH_COST_ALL_REDUCE, 0, 0 };
-    return (kith_axis_traffic){ ki_layout_cost_op(heaviest->op), wire / heaviest->wire_nbytes,
-                                heaviest->message_nbytes };
+        return (kith_axis_traffic){ KITH_COST_ALL_REDUCE, 0, 0, 0 };
+    return (kith_axis_traffic){ ki_layout_cost_op(heaviest->op), wire / heaviest->wire_nbytes, heaviest->message_nbytes,
+                                heaviest->is_overlapped ? hidden_s(plan, axis) : 0 };
 }
 
 void kith_plan_traffic(const kith_plan *plan, kith_axis_traffic *traffic)

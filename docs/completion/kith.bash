@@ -63,7 +63,7 @@ _kith() {
     info) words="--json --config --algorithms --help" ;;
     topo)
         words="--input --machine --nodes --gpu --constants --tp --cp --ep --dp --pp --order --model --keep-order"
-        words+=" --format --output --export --require --list-constants --help lint diff"
+        words+=" --batch --microbatches --seq --dtype --format --output --export --require --list-constants --help lint diff"
         ;;
     flight) words="--json --help" ;;
     bench)

@@ -77,6 +77,8 @@ typedef struct kith_axis_traffic {
     kith_cost_op op;
     double calls;
     double nbytes;
+    double hidden_s; /* of all calls together: so long compute hides it, and only what is longer costs time; 0: all of
+                        it does */
 } kith_axis_traffic;
 
 typedef struct kith_placement_options {
@@ -108,7 +110,7 @@ typedef struct kith_axis_report {
     int bottleneck_from, bottleneck_to;       /* global GPUs; -1 with groups of one */
     kith_cost cost;                           /* of one call (traffic, or 64 MiB all_reduce) */
     kith_cost identity_cost;                  /* the same in the order of the numbers */
-    double step_s, identity_step_s;           /* calls * time */
+    double step_s, identity_step_s;           /* calls * time, less what compute hides of it */
     double bytes_by_type[KITH_LINK_SELF + 1]; /* per step, all ranks together, over each class of link (ring) */
     bool leaves_nvlink;                       /* a group needs a link that is not NVLink (or xGMI) */
     int64_t equally_good;                     /* tp inside a node: how many partitions are as good; 0: not counted */

@@ -83,12 +83,13 @@ typedef struct kith_plan_options {
      * but 0 ends the work with KITH_ERR_ABORTED. NULL: none. */
     int (*progress)(void *arg, const char *what, double fraction);
     void *progress_arg;
+    bool keep_order; /* on a machine: ranks stay in the order of the GPUs' numbers */
 } kith_plan_options;
 
 #define KITH_PLAN_OPTIONS_INIT                                                                                         \
     {                                                                                                                  \
         sizeof(kith_plan_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false, 0, KITH_RECOMPUTE_NONE,              \
-            KITH_SCHEDULE_1F1B, 0, NULL, 0, 0, 0, NULL, NULL, NULL                                                     \
+            KITH_SCHEDULE_1F1B, 0, NULL, 0, 0, 0, NULL, NULL, NULL, false                                              \
     }
 
 /* The classes of link that a plan is priced on side by side. */
@@ -179,7 +180,15 @@ typedef struct kith_plan {
 KITH_API kith_status kith_plan_make(const kith_topology *topology, const kith_model *model,
                                     const kith_plan_options *options, kith_plan *plan);
 
-/* Traffic of the axes for kith_placement_options.traffic: KITH_PLACEMENT_AXES entries. */
+/* The same with the placement that the plan's times hold for, which is the caller's: the best that kith_place() finds
+ * for this traffic, or the order of the GPUs' numbers where the step is shorter with it or options->keep_order wants
+ * it. The topology must outlive it. */
+KITH_API kith_status kith_plan_make_placed(const kith_topology *topology, const kith_model *model,
+                                           const kith_plan_options *options, kith_plan *plan,
+                                           kith_placement **placement);
+
+/* Traffic of the axes for kith_placement_options.traffic: KITH_PLACEMENT_AXES entries. What overlaps with compute (of
+ * dp the gradients, of cp the blocks of K and V) has the seconds of compute that hide it. */
 KITH_API void kith_plan_traffic(const kith_plan *plan, kith_axis_traffic *traffic);
 
 /* Tries all layouts of `world` ranks (0: as many as kith_place() has room for with the axes that are given) and sorts
