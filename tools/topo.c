@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define HELP_PRINTED (-1)
+#define DEFAULT_MICROBATCHES 8 /* of a step with --model: gradients are summed once in several */
 #define SIZE_MAX_LONG (1 << 24) /* ranks of one axis */
 
 static const char topo_help[] =
@@ -32,8 +33,8 @@ static const char topo_help[] =
     "      --tp N, --cp N, --ep N, --dp N, --pp N   sizes; default: tp as many as NVLink joins, dp what remains, 1\n"
     "      --order AXES       which varies fastest (tp-cp-ep-dp-pp)\n"
     "      --model NAME       weighs the axes by the traffic of this model, or of a config.json\n"
-    "      --batch N, --microbatches N, --seq N, --dtype TYPE   a step of the model, as for kith plan; default: one\n"
-    "                         microbatch of one sequence of 2048 tokens in bf16. What compute hides costs nothing\n"
+    "      --batch N, --microbatches N, --seq N, --dtype TYPE   a step of the model, as for kith plan; default: 8\n"
+    "                         microbatches of one sequence of 2048 tokens, bf16. What compute hides costs nothing\n"
     "      --keep-order       prices the order of the numbers instead of looking for a better one\n\n"
     "What comes out:\n"
     "  -f, --format FORMAT    text, json, svg, png, pdf, html (text)\n"
@@ -362,6 +363,7 @@ static int topo_main(int argc, char **argv)
                                 .export_form = -1 };
     options.placing.progress = show_progress;
     options.planning.progress = show_plan_progress;
+    options.planning.microbatches = DEFAULT_MICROBATCHES;
     options.paths = calloc((size_t)argc + 1, sizeof(*options.paths));
     if (options.paths == NULL) {
         fputs("kith topo: memory is short\n", stderr);

@@ -194,10 +194,17 @@ static void end(ki_search *w)
 
 kith_status kith_place(const kith_topology *topology, const kith_placement_options *options, kith_placement **placement)
 {
+    return ki_place(topology, options, false, placement);
+}
+
+kith_status ki_place(const kith_topology *topology, const kith_placement_options *options, bool is_quick,
+                     kith_placement **placement)
+{
     if (topology == NULL || placement == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_place: the topology or the result is NULL");
     ki_search w = { .t = topology };
     kith_status status = begin(&w, options);
+    w.is_quick = is_quick && w.sizes.world > KI_QUICK_RANKS;
     if (status == KITH_OK)
         status = allocate(&w);
     if (status == KITH_OK) {

@@ -172,7 +172,7 @@ static kith_status try_sequence(ki_search *w, int unit, const int *rank_of_islan
         ki_sequence_make(&w->islands, &w->distances, &w->sizes, unit, rank_of_island, w->sequence, &is_regular);
     if (status == KITH_OK && memcmp(w->sequence, w->file_order, (size_t)w->islands.count * sizeof(int)) != 0)
         status = consider(w, w->sequence, unit);
-    if (status != KITH_OK || is_regular || kith_topology_switch_count(w->t) == 0)
+    if (status != KITH_OK || is_regular || w->is_quick || kith_topology_switch_count(w->t) == 0)
         return status;
     status = ki_search_assign(w, &w->trial, w->sequence, unit);
     if (status == KITH_OK)
@@ -209,7 +209,7 @@ static kith_status try_classes(ki_search *w, int unit)
     kith_status status = ki_classes_rank(w, unit, w->rank_of_island, &count);
     if (status != KITH_OK || count < 2)
         return status;
-    bool has_others = count <= MOST_CLASSES_PERMUTED && w->sizes.world <= MOST_PERMUTED_RANKS;
+    bool has_others = !w->is_quick && count <= MOST_CLASSES_PERMUTED && w->sizes.world <= MOST_PERMUTED_RANKS;
     if (!has_others)
         return try_sequence(w, unit, w->rank_of_island);
     do {
@@ -226,7 +226,8 @@ static kith_status try_leaves(ki_search *w, int unit)
 {
     int leaves = kith_topology_switch_count(w->t), tried = 0, *rank = w->rank_of_island + w->islands.count;
     kith_status status = KITH_OK;
-    if (ki_islands_capacity(&w->islands, unit) - unit < w->sizes.world || w->sizes.world > MOST_PERMUTED_RANKS)
+    if (w->is_quick || ki_islands_capacity(&w->islands, unit) - unit < w->sizes.world ||
+        w->sizes.world > MOST_PERMUTED_RANKS)
         return KITH_OK;
     for (int leaf = 0; leaf < leaves && tried < MOST_LEAVES_TRIED && status == KITH_OK; leaf++) {
         int here = 0;
@@ -297,6 +298,7 @@ kith_status ki_search_all(ki_search *w)
     int units[KI_AXES + 1], count = ki_sizes_units(&w->sizes, &w->islands, units);
     kith_status status = KITH_OK;
     count = count < MOST_UNITS_TRIED ? count : MOST_UNITS_TRIED;
+    count = w->is_quick ? 1 : count;
     for (int i = 0; status == KITH_OK && i < count; i++) {
         if (w->options.progress != NULL)
             w->options.progress(w->options.progress_arg, "placing", (1.0 + i) / (2.0 + count));

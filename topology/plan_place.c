@@ -5,6 +5,7 @@
  */
 #include "core/base/error.h"
 #include "model.h"
+#include "place.h"
 #include "plan_parts.h"
 #include <kith/mesh.h>
 
@@ -198,10 +199,10 @@ static kith_status price_rows(kith_plan *plan, const kith_topology *topology, co
 
 /* Where the ranks go when kith_place() is told these options; its times into plan. */
 static kith_status place_once(kith_plan *plan, const kith_topology *topology, const kith_placement_options *options,
-                              groups *scratch, kith_placement **placement)
+                              bool is_quick, groups *scratch, kith_placement **placement)
 {
     listener *heard = (listener *)options->progress_arg;
-    kith_status status = kith_place(topology, options, placement);
+    kith_status status = ki_place(topology, options, is_quick, placement);
     if (heard->has_stopped)
         status = ki_layout_stop("placing", PLACING_SHARE);
     if (status == KITH_OK)
@@ -219,7 +220,7 @@ static kith_status prefer_numbers(kith_plan *plan, const kith_topology *topology
     kith_plan other = *plan;
     kith_placement *numbers = NULL;
     options.keep_order = true;
-    kith_status status = place_once(&other, topology, &options, scratch, &numbers);
+    kith_status status = place_once(&other, topology, &options, false, scratch, &numbers);
     if (status == KITH_OK && other.placed_step_s < plan->placed_step_s * (1 - 1e-9)) {
         kith_placement *placed = *placement;
         *placement = numbers;
@@ -257,7 +258,7 @@ kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology, bool
         return ki_fail_quiet(KITH_ERR_NO_MEMORY, "plan: no memory for the groups of %d ranks", plan->world);
     kith_plan_traffic(plan, traffic);
     kith_placement_options options = placing_options(plan, traffic, &heard);
-    kith_status status = place_once(plan, topology, &options, &scratch, &found);
+    kith_status status = place_once(plan, topology, &options, is_quick, &scratch, &found);
     if (status == KITH_OK && !is_quick && !options.keep_order)
         status = prefer_numbers(plan, topology, options, &scratch, &found);
     free(scratch.gpus);

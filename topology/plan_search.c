@@ -5,12 +5,14 @@
  * batch, else their times could not be compared.
  *
  * Placing is what takes long. So all layouts that fit into memory are listed by an estimate of their step time first,
- * then the most promising are placed, and the placed times give the order. What the machine refuses is passed over.
+ * then the most promising are placed, and the placed times give the order. What the machine refuses is passed over. Large
+ * jobs are placed quickly at first, with few candidates each, and those that are to be shown once more with all.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "core/base/error.h"
 #include "grow.h"
+#include "place.h"
 #include "plan_parts.h"
 
 #include <stdlib.h>
@@ -203,6 +205,27 @@ static kith_status place_one(search *s, const layout *l, bool is_quick, kith_pla
     return ki_layout_make_placed(s->topology, s->model, &o, &s->memo, is_quick, plan, NULL);
 }
 
+static int compare_steps(const void *a, const void *b)
+{
+    double x = step_of((const kith_plan *)a), y = step_of((const kith_plan *)b);
+    return (x > y) - (x < y);
+}
+
+/* Those that were kept, placed as well as kith_plan_make() does. */
+static kith_status place_again(search *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        const kith_plan_options *o = &s->plans[i].options;
+        layout l = { .tp = o->tp, .cp = o->cp, .ep = o->ep, .dp = o->dp, .pp = o->pp, .microbatches = o->microbatches };
+        kith_status status = place_one(s, &l, false, &s->plans[i]);
+        if (status != KITH_OK)
+            return status;
+        s->placed++;
+    }
+    qsort(s->plans, (size_t)s->count, sizeof *s->plans, compare_steps);
+    return KITH_OK;
+}
+
 /* What does not fit the machine's nodes is refused at once and does not count as placed; a link of unknown bandwidth is
  * found out only after placing. The last refusal is the answer where nothing else is. */
 static kith_status place_best(search *s)
@@ -210,11 +233,13 @@ static kith_status place_best(search *s)
     kith_status refusal = KITH_OK;
     int64_t left = placed_most(s);
     s->most_placed = (double)(left < s->layout_count ? left : s->layout_count);
+    if (s->topology != NULL && s->world > KI_QUICK_RANKS)
+        s->most_placed += s->capacity;
     if (s->layout_count > 0)
         qsort(s->layouts, (size_t)s->layout_count, sizeof s->layouts[0], compare_layouts);
     for (int i = 0; i < s->layout_count && left > 0; i++) {
         kith_plan plan;
-        kith_status status = place_one(s, &s->layouts[i], false, &plan);
+        kith_status status = place_one(s, &s->layouts[i], true, &plan);
         if (status != KITH_OK && status != KITH_ERR_INVALID_ARG && status != KITH_ERR_UNSUPPORTED)
             return status;
         left -= status != KITH_ERR_INVALID_ARG;
@@ -226,6 +251,11 @@ static kith_status place_best(search *s)
     }
     if (s->count == 0)
         return refusal;
+    if (s->topology != NULL && s->world > KI_QUICK_RANKS) {
+        kith_status status = place_again(s);
+        if (status != KITH_OK)
+            return status;
+    }
     return s->topology != NULL ? ki_layout_tell(&s->options, "placing", 1) : KITH_OK;
 }
 
