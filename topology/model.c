@@ -415,7 +415,14 @@ static void number_gpus(kith_topology *t)
         }
     }
     first[t->node_count] = (int)total;
+    int *node_of_gpu = (int *)ki_topology_alloc(t, (size_t)total + 1, sizeof *node_of_gpu);
+    if (node_of_gpu == NULL)
+        return;
+    for (int n = 0; n < t->node_count; n++)
+        for (int g = first[n]; g < first[n + 1]; g++)
+            node_of_gpu[g] = n;
     t->first_gpu = first;
+    t->node_of_gpu = node_of_gpu;
 }
 
 /* What one GPU has into an NVLink domain that spans nodes: all its links. */

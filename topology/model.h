@@ -65,6 +65,7 @@ struct kith_topology {
     ki_part *parts;
     int part_count, part_room;
     int *first_gpu;        /* [node_count + 1], after finish */
+    int *node_of_gpu;      /* [GPUs], after finish */
     bool is_rails_checked; /* its doubts about rails are there already */
     kith_constant *constants;
     int constant_count;

@@ -257,7 +257,7 @@ static kith_status try_unit(ki_search *w, int unit)
     w->unit_cost = w->unit_cut_bytes = INFINITY;
     memcpy(w->unit_sequence, w->file_order, (size_t)w->islands.count * sizeof(int));
     kith_status status = ki_search_make_locals(w, unit, false);
-    if (status == KITH_OK)
+    if (status == KITH_OK && !w->is_quick)
         status = consider(w, w->file_order, unit);
     if (status == KITH_OK)
         status = try_sequence(w, unit, NULL);

@@ -71,16 +71,8 @@ bool kith_topology_locate(const kith_topology *t, int global_gpu, int *node, int
 {
     if (global_gpu < 0 || global_gpu >= kith_topology_gpu_count(t))
         return false;
-    int low = 0, high = t->node_count - 1; /* the last node whose first GPU is not above */
-    while (low < high) {
-        int middle = low + (high - low + 1) / 2;
-        if (t->first_gpu[middle] <= global_gpu)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    *node = low;
-    *gpu = global_gpu - t->first_gpu[low];
+    *node = t->node_of_gpu[global_gpu];
+    *gpu = global_gpu - t->first_gpu[*node];
     return true;
 }
 
