@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define HELP_PRINTED (-1)
-#define DEFAULT_MICROBATCHES 8 /* of a step with --model: gradients are summed once in several */
+#define DEFAULT_MICROBATCHES 8  /* of a step with --model: gradients are summed once in several */
 #define SIZE_MAX_LONG (1 << 24) /* ranks of one axis */
 
 static const char topo_help[] =

@@ -37,7 +37,7 @@ typedef struct ki_topo_options {
     kith_placement_options placing;
     kith_plan_options planning; /* what a step of the model has to do; sizes and order are those of placing */
     const char *model;          /* NULL: none */
-    const char *output; /* NULL: standard output */
+    const char *output;         /* NULL: standard output */
     ki_topo_form form;
     int export_form;   /* of kith_export; -1: none */
     bool has_form;     /* --format was given */

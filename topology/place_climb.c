@@ -177,7 +177,8 @@ static kith_status deal_groups(climb *c, int kind, bool *has_changed)
 static bool are_alike(const ki_islands *islands, int a, int b)
 {
     const ki_island *x = &islands->islands[a], *y = &islands->islands[b];
-    return x->kind == y->kind && x->gpu_count == y->gpu_count && ki_island_leaf(islands, a) == ki_island_leaf(islands, b);
+    return x->kind == y->kind && x->gpu_count == y->gpu_count &&
+           ki_island_leaf(islands, a) == ki_island_leaf(islands, b);
 }
 
 static kith_status swap_islands(climb *c, bool *has_changed)

@@ -19,7 +19,7 @@
 
 enum {
     MOST_UNITS_TRIED = 2,
-    MOST_CLASSES_PERMUTED = 4,    /* 24 orders */
+    MOST_CLASSES_PERMUTED = 4, /* 24 orders */
     MOST_LEAVES_TRIED = 16,
     MOST_PERMUTED_RANKS = 512,    /* more ranks: the cheapest kind of node first, and no other order */
     MOST_RANKS_OF_TWO_STARTS = 64 /* where a price takes long there is one start */

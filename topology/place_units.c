@@ -15,8 +15,9 @@
 #include <string.h>
 
 enum {
-    MOST_RANKS = 83,          /* of a job: for larger ones the orders of place_orders.c must do */
-    MOST_PRICED_RANKS = 12000 /* in groups whose price was not known: 60 ms */
+    MOST_RANKS = 83,           /* of a job: for larger ones the orders of place_orders.c must do */
+    MOST_PRICED_RANKS = 12000, /* in groups whose price was not known: 60 ms */
+    MOST_IDLE = 24             /* climbs without gain */
 };
 
 typedef struct units {
@@ -26,7 +27,9 @@ typedef struct units {
     int size, used, count; /* ranks of a unit; units with ranks, and with those that are left over */
     int *gpus, *islands;   /* [count * size]; islands: of each GPU */
     int64_t stride;        /* of a unit's ranks */
+    size_t room;           /* of each of the two arrays; the best so far follows them */
     double cost;
+    uint64_t random;
 } units;
 
 /* ---- what there is ---- */
@@ -158,18 +161,67 @@ static kith_status climb_up(units *u)
     return status;
 }
 
-/* ---- one climb ---- */
+/* ---- again from elsewhere ---- */
+
+static int next_random(units *u, int below)
+{
+    u->random ^= u->random << 13;
+    u->random ^= u->random >> 7;
+    u->random ^= u->random << 17;
+    return (int)((u->random >> 11) % (uint64_t)below);
+}
+
+static void kick(units *u)
+{
+    for (int wanted = 2 + next_random(u, 3); wanted > 0; wanted--) {
+        int a = next_random(u, u->used), b = next_random(u, u->count);
+        if (a != b && !takes_mig(u, b))
+            swap_units(u, a, b);
+    }
+}
+
+static void copy_state(const units *u, int *to, const int *from)
+{
+    memcpy(to, from, 2 * u->room * sizeof *to);
+}
+
+/* The best of some climbs, each from a few random swaps of the best before. */
+static kith_status climb_again(units *u)
+{
+    int *saved = u->gpus + 2 * u->room;
+    kith_status status = climb_up(u);
+    double best = u->cost;
+    copy_state(u, saved, u->gpus);
+    for (int idle = 0; status == KITH_OK && idle < MOST_IDLE && u->count > 2 && u->memory.ranks_left > 0 &&
+                       best > u->w->lower_bound * (1 + 1e-6);
+         idle++) {
+        kick(u);
+        status = price_all(u, INFINITY, &u->cost);
+        if (status == KITH_OK)
+            status = climb_up(u);
+        if (u->cost < best * (1 - 1e-9)) {
+            best = u->cost;
+            idle = -1;
+            copy_state(u, saved, u->gpus);
+        }
+        copy_state(u, u->gpus, saved);
+    }
+    return status;
+}
+
+/* ---- the whole ---- */
 
 static kith_status begin(units *u)
 {
     const ki_sizes *sizes = &u->w->sizes;
-    size_t room = (size_t)sizes->world + (size_t)u->w->islands.total;
+    u->room = (size_t)sizes->world + (size_t)u->w->islands.total;
+    u->random = 88172645463325252u;
     u->size = sizes->size[KI_TP];
     u->stride = sizes->stride[KI_TP];
     u->used = u->count = sizes->world / u->size;
     u->axis_count = ki_search_axes(u->w, u->axes);
-    u->gpus = (int *)ki_calloc(NULL, 2 * room, sizeof *u->gpus);
-    u->islands = u->gpus != NULL ? u->gpus + room : NULL;
+    u->gpus = (int *)ki_calloc(NULL, 4 * u->room, sizeof *u->gpus);
+    u->islands = u->gpus != NULL ? u->gpus + u->room : NULL;
     return u->gpus != NULL ? ki_memory_init(&u->memory, MOST_PRICED_RANKS) : KITH_ERR_NO_MEMORY;
 }
 
@@ -187,7 +239,7 @@ kith_status ki_search_units(ki_search *w)
     if (status == KITH_OK)
         status = price_all(&u, INFINITY, &u.cost);
     if (status == KITH_OK && isfinite(u.cost) && u.axis_count > 0)
-        status = climb_up(&u);
+        status = climb_again(&u);
     if (status == KITH_OK) {
         write_trial(&u);
         w->trial.is_climbed = true;

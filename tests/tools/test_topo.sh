@@ -63,6 +63,16 @@ fails 2 "--tp needs a number of ranks" "$kith" topo --tp 0 bridges.json
 fails 2 "--pp needs a number of ranks" "$kith" topo --pp many bridges.json
 succeeds "$kith" topo --model llama-2-70b --tp 4 bridges.json
 check "the model's traffic" out_has "llama-2-70b"
+succeeds "$kith" topo --tp 2 --model llama-2-7b --batch 2 --microbatches 3 --seq 1024 --dtype f16 --require nvlink bridges.json
+check "the step that was asked for" out_has "1024"
+pairs="2 nodes of 4 H100 PCIe in pairs of bridges, 2 NICs of NDR"
+succeeds "$kith" topo --tp 2 --dp 2 --pp 2 --model llama-2-7b "$pairs"
+grep '^  step' "$work/out" > "$work/placed"
+succeeds "$kith" topo --tp 2 --dp 2 --pp 2 --model llama-2-7b --keep-order "$pairs"
+check "the plan prices the order that is kept" sh -c "! grep '^  step' '$work/out' | cmp -s - '$work/placed'"
+fails 2 "need --model" "$kith" topo --batch 2 bridges.json
+fails 2 "--seq needs a number, 1 or more, not 'long'" "$kith" topo --model llama-2-7b --seq long bridges.json
+fails 2 "--dtype needs bf16, f16, f32 or fp8, not 'int'" "$kith" topo --model llama-2-7b --dtype int bridges.json
 fails 2 "kith topo: " "$kith" topo --model no-such-model bridges.json
 fails 2 "kith topo: " "$kith" topo --tp 2 cpus.json
 
