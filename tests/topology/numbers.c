@@ -30,8 +30,8 @@ enum { MOST_GPUS = 16 };
 #define KEPT (1 / 0.95) /* where the smallest numbers are kept */
 
 static const kith_axis_traffic traffic[KITH_PLACEMENT_AXES] = {
-    { KITH_COST_ALL_REDUCE, 8, 64e6 }, { KITH_COST_SHIFT, 8, 16e6 },     { KITH_COST_ALL_TO_ALL, 4, 16e6 },
-    { KITH_COST_ALL_REDUCE, 1, 64e6 }, { KITH_COST_SEND_RECV, 8, 16e6 },
+    { KITH_COST_ALL_REDUCE, 8, 64e6, 0 }, { KITH_COST_SHIFT, 8, 16e6, 0 },     { KITH_COST_ALL_TO_ALL, 4, 16e6, 0 },
+    { KITH_COST_ALL_REDUCE, 1, 64e6, 0 }, { KITH_COST_SEND_RECV, 8, 16e6, 0 },
 };
 
 /* 0: what is left of the GPUs. */

@@ -45,8 +45,8 @@ static double placed_cost(const int *number, int tp, int cp, int pp, kith_link_t
     kith_topology *t = cube_with_numbers(number);
     kith_placement_options options = KITH_PLACEMENT_OPTIONS_INIT;
     const kith_axis_traffic traffic[KITH_PLACEMENT_AXES] = {
-        { KITH_COST_ALL_REDUCE, 8, 64e6 }, { KITH_COST_SHIFT, 8, 16e6 },     { KITH_COST_ALL_TO_ALL, 0, 0 },
-        { KITH_COST_ALL_REDUCE, 1, 64e6 }, { KITH_COST_SEND_RECV, 8, 16e6 },
+        { KITH_COST_ALL_REDUCE, 8, 64e6, 0 }, { KITH_COST_SHIFT, 8, 16e6, 0 },     { KITH_COST_ALL_TO_ALL, 0, 0, 0 },
+        { KITH_COST_ALL_REDUCE, 1, 64e6, 0 }, { KITH_COST_SEND_RECV, 8, 16e6, 0 },
     };
     kith_placement *p = NULL;
     options.tp = tp;

@@ -83,7 +83,7 @@ static double check_sizes(const char *what, const kith_topology *t, int tp, int 
                           unsigned *seed)
 {
     int gpus[MOST_GPUS], count = kith_topology_gpu_count(t);
-    kith_axis_traffic traffic[KI_AXES] = { [KI_TP] = { op, 3, nbytes }, [KI_DP] = { op, 1, nbytes } };
+    kith_axis_traffic traffic[KI_AXES] = { [KI_TP] = { op, 3, nbytes, 0 }, [KI_DP] = { op, 1, nbytes, 0 } };
     kith_placement_options o = KITH_PLACEMENT_OPTIONS_INIT;
     kith_placement *p = NULL;
     o.tp = tp;

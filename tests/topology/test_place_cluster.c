@@ -444,7 +444,7 @@ static void test_bytes_by_link(void **state)
     static const int leaves[] = { 2 };
     kith_topology *t = tree(leaves, 1, 8, false);
     kith_axis_traffic traffic[KITH_PLACEMENT_AXES] = {
-        [KI_TP] = { KITH_COST_ALL_REDUCE, 10, 8e6 }, [KI_DP] = { KITH_COST_REDUCE_SCATTER, 1, 4e6 }
+        [KI_TP] = { KITH_COST_ALL_REDUCE, 10, 8e6, 0 }, [KI_DP] = { KITH_COST_REDUCE_SCATTER, 1, 4e6, 0 }
     };
     kith_placement_options o = KITH_PLACEMENT_OPTIONS_INIT;
     kith_placement *p = NULL;
@@ -458,7 +458,7 @@ static void test_bytes_by_link(void **state)
     assert_true(tp->step_s == 10 * tp->cost.time_s && dp->step_s == dp->cost.time_s);
     assert_int_equal(kith_placement_axis(p, "pp")->bottleneck_from, -1);
     kith_placement_destroy(p);
-    traffic[KI_TP] = (kith_axis_traffic){ KITH_COST_ALL_TO_ALL, 1, 16e6 };
+    traffic[KI_TP] = (kith_axis_traffic){ KITH_COST_ALL_TO_ALL, 1, 16e6, 0 };
     o.tp = 16; /* each rank to 7 others inside, 8 outside */
     assert_int_equal(kith_place(t, &o, &p), KITH_OK);
     tp = kith_placement_axis(p, "tp");

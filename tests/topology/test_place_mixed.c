@@ -34,8 +34,8 @@ typedef struct layout {
 } layout;
 
 static const kith_axis_traffic traffic[KITH_PLACEMENT_AXES] = {
-    { KITH_COST_ALL_REDUCE, 8, 64e6 }, { KITH_COST_SHIFT, 8, 16e6 },     { KITH_COST_ALL_TO_ALL, 4, 16e6 },
-    { KITH_COST_ALL_REDUCE, 1, 64e6 }, { KITH_COST_SEND_RECV, 8, 16e6 },
+    { KITH_COST_ALL_REDUCE, 8, 64e6, 0 }, { KITH_COST_SHIFT, 8, 16e6, 0 },     { KITH_COST_ALL_TO_ALL, 4, 16e6, 0 },
+    { KITH_COST_ALL_REDUCE, 1, 64e6, 0 }, { KITH_COST_SEND_RECV, 8, 16e6, 0 },
 };
 
 static void add_kinds(kith_topology *t)
