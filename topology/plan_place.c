@@ -220,11 +220,14 @@ static kith_status prefer_numbers(kith_plan *plan, const kith_topology *topology
     kith_plan other = *plan;
     kith_placement *numbers = NULL;
     options.keep_order = true;
+    options.progress = NULL; /* all is told */
+    other.options.progress = NULL;
     kith_status status = place_once(&other, topology, &options, false, scratch, &numbers);
     if (status == KITH_OK && other.placed_step_s < plan->placed_step_s * (1 - 1e-9)) {
         kith_placement *placed = *placement;
         *placement = numbers;
         numbers = placed;
+        other.options.progress = plan->options.progress;
         *plan = other;
     }
     kith_placement_destroy(numbers);
@@ -259,7 +262,8 @@ kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology, bool
     kith_plan_traffic(plan, traffic);
     kith_placement_options options = placing_options(plan, traffic, &heard);
     kith_status status = place_once(plan, topology, &options, is_quick, &scratch, &found);
-    if (status == KITH_OK && !is_quick && !options.keep_order)
+    bool compares = !options.keep_order && !(is_quick && plan->world > KI_QUICK_RANKS);
+    if (status == KITH_OK && compares)
         status = prefer_numbers(plan, topology, options, &scratch, &found);
     free(scratch.gpus);
     if (status == KITH_OK && placement != NULL)

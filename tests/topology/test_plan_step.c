@@ -311,9 +311,13 @@ static void test_placed(void **state)
     expect_near("step", plan.placed_step_s, plan.steps[KITH_PLAN_LINKS].total_s, 0);
     assert_true(plan.placed_step_s > plan.steps[KITH_PLAN_LINKS].compute_s);
     double inside = plan.placed_step_s;
-    o.order = "dp-tp-cp-ep-pp"; /* a node apart */
+    o.order = "dp-tp-cp-ep-pp"; /* another way to count ranks; tp stays inside */
+    assert_int_equal(kith_plan_make(topology, &model, &o, &plan), KITH_OK);
+    expect_near("counted otherwise", plan.placed_step_s, inside, 1e-9);
+    o.keep_order = true; /* a node apart */
     assert_int_equal(kith_plan_make(topology, &model, &o, &plan), KITH_OK);
     assert_true(plan.placed_step_s > inside);
+    o.keep_order = false;
     o.order = NULL;
     o.pp = 4;
     expect_refused("too many", kith_plan_make(topology, &model, &o, &plan), KITH_ERR_INVALID_ARG,
