@@ -3,7 +3,7 @@
  * Every other rule fills nodes of one kind in one way and in sequence. A pipeline that shares nodes with another, or
  * two groups that should not use one switch, need units that lie elsewhere: so from the best that is known, the GPUs of
  * two tp groups change places, or those of one with GPUs that are left over, as long as a step gets cheaper. What is
- * inside a tp group stays as it is. Without tp a unit is one GPU.
+ * inside a tp group stays as it is. Without tp a unit is one GPU; a tp group that no node can hold is exchanged in parts.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -26,7 +26,6 @@ typedef struct units {
     int axes[KI_AXES], axis_count;
     int size, used, count; /* ranks of a unit; units with ranks, and with those that are left over */
     int *gpus, *islands;   /* [count * size]; islands: of each GPU */
-    int64_t stride;        /* of a unit's ranks */
     size_t room;           /* of each of the two arrays; the best so far follows them */
     double cost;
     uint64_t random;
@@ -34,12 +33,18 @@ typedef struct units {
 
 /* ---- what there is ---- */
 
+static int64_t rank_of(const units *u, int unit, int i)
+{
+    const ki_sizes *sizes = &u->w->sizes;
+    int parts = sizes->size[KI_TP] / u->size;
+    return ki_sizes_group_base(sizes, KI_TP, unit / parts) + (unit % parts * u->size + i) * sizes->stride[KI_TP];
+}
+
 static void read_candidate(units *u, const ki_candidate *from)
 {
     for (int g = 0; g < u->used; g++) {
-        int base = u->size > 1 ? ki_sizes_group_base(&u->w->sizes, KI_TP, g) : g;
         for (int i = 0; i < u->size; i++) {
-            int64_t rank = base + i * u->stride;
+            int64_t rank = rank_of(u, g, i);
             u->gpus[g * u->size + i] = from->gpus[rank];
             u->islands[g * u->size + i] = from->island_of_rank[rank];
         }
@@ -49,9 +54,8 @@ static void read_candidate(units *u, const ki_candidate *from)
 static void write_trial(const units *u)
 {
     for (int g = 0; g < u->used; g++) {
-        int base = u->size > 1 ? ki_sizes_group_base(&u->w->sizes, KI_TP, g) : g;
         for (int i = 0; i < u->size; i++) {
-            int64_t rank = base + i * u->stride;
+            int64_t rank = rank_of(u, g, i);
             u->w->trial.gpus[rank] = u->gpus[g * u->size + i];
             u->w->trial.island_of_rank[rank] = u->islands[g * u->size + i];
         }
@@ -211,13 +215,22 @@ static kith_status climb_again(units *u)
 
 /* ---- the whole ---- */
 
+/* A tp group that no island can hold is exchanged in the parts that islands hold. */
+static int size_of_unit(const ki_search *w)
+{
+    int possible[KI_AXES + 1], tp = w->sizes.size[KI_TP];
+    if (tp <= w->islands.most)
+        return tp;
+    int count = ki_sizes_units(&w->sizes, &w->islands, possible);
+    return count > 0 && tp % possible[0] == 0 ? possible[0] : 1;
+}
+
 static kith_status begin(units *u)
 {
     const ki_sizes *sizes = &u->w->sizes;
     u->room = (size_t)sizes->world + (size_t)u->w->islands.total;
     u->random = 88172645463325252u;
-    u->size = sizes->size[KI_TP];
-    u->stride = sizes->stride[KI_TP];
+    u->size = size_of_unit(u->w);
     u->used = u->count = sizes->world / u->size;
     u->axis_count = ki_search_axes(u->w, u->axes);
     u->gpus = (int *)ki_calloc(NULL, 4 * u->room, sizeof *u->gpus);
