@@ -246,9 +246,9 @@ bool ki_use_is_ordered(const ki_use *use, int axis);
  * where there is no other. rings: scratch, size * count. */
 kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
                             int *rings, kith_cost *cost);
-/* scratch: 2 * world. */
+/* scratch: 2 * world. limit_s: a step that takes longer is not priced to its end. */
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
-                          int *scratch, ki_step_price *price);
+                          double limit_s, int *scratch, ki_step_price *price);
 
 /* place_bound.c: seconds that no placement of these sizes can beat; 0 where no bandwidth is known. */
 double ki_bound_find(const ki_islands *islands, const ki_sizes *sizes, const ki_use *uses);

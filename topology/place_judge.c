@@ -52,7 +52,9 @@ static void look_inside(const ki_search *w, ki_candidate *c)
 
 kith_status ki_candidate_judge(ki_search *w, ki_candidate *c)
 {
-    kith_status status = ki_price_make(&w->maker, &w->sizes, w->uses, c->gpus, w->scratch, &c->price);
+    double known_s = w->has_candidate ? w->best.price.total : w->identity.price.total;
+    double limit_s = c->is_climbed && isfinite(known_s) ? known_s * (1 + 1e-6) : INFINITY;
+    kith_status status = ki_price_make(&w->maker, &w->sizes, w->uses, c->gpus, limit_s, w->scratch, &c->price);
     if (status == KITH_OK)
         status = ki_cut_count(&w->islands, &w->distances, &w->sizes, w->flows, c->island_of_rank, &c->cut);
     look_inside(w, c);

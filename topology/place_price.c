@@ -160,13 +160,13 @@ kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, c
 }
 
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
-                          int *scratch, ki_step_price *price)
+                          double limit_s, int *scratch, ki_step_price *price)
 {
     *price = (ki_step_price){ .total = 0 };
     for (int axis = 0; axis < KI_AXES; axis++) {
         kith_cost *cost = &price->cost[axis];
         *cost = (kith_cost){ .slowest = KITH_LINK_SELF, .slowest_from = -1, .slowest_to = -1, .algorithm = "none" };
-        if (sizes->size[axis] == 1)
+        if (sizes->size[axis] == 1 || price->total > limit_s)
             continue;
         ki_axis_groups(sizes, axis, gpus, scratch);
         kith_status status = ki_price_groups(maker, axis, &uses[axis], scratch, sizes->size[axis],

@@ -37,7 +37,7 @@ static void price_order(trial *try, const int *gpus)
 {
     int scratch[2 * MOST_GPUS];
     ki_step_price price;
-    assert_int_equal(ki_price_make(&try->maker, &try->sizes, try->uses, gpus, scratch, &price), KITH_OK);
+    assert_int_equal(ki_price_make(&try->maker, &try->sizes, try->uses, gpus, INFINITY, scratch, &price), KITH_OK);
     try->cheapest = fmin(try->cheapest, price.total);
     if (price.total >= try->bound)
         return;
