@@ -13,7 +13,7 @@
 
 enum {
     MOST_PRICED_RANKS = 40000, /* of all candidates together: a quarter of a second */
-    QUICK_ORDERS = 2           /* where few candidates are enough */
+    QUICK_ORDERS = 1           /* where few candidates are enough */
 };
 
 /* The given sizes, and the order that is tried. */

@@ -170,9 +170,11 @@ static kith_status try_sequence(ki_search *w, int unit, const int *rank_of_islan
     bool is_regular = true;
     kith_status status =
         ki_sequence_make(&w->islands, &w->distances, &w->sizes, unit, rank_of_island, w->sequence, &is_regular);
-    if (status == KITH_OK && memcmp(w->sequence, w->file_order, (size_t)w->islands.count * sizeof(int)) != 0)
+    bool can_improve = !is_regular && kith_topology_switch_count(w->t) > 0;
+    bool is_new = w->is_quick || memcmp(w->sequence, w->file_order, (size_t)w->islands.count * sizeof(int)) != 0;
+    if (status == KITH_OK && is_new && !(w->is_quick && can_improve))
         status = consider(w, w->sequence, unit);
-    if (status != KITH_OK || is_regular || w->is_quick || kith_topology_switch_count(w->t) == 0)
+    if (status != KITH_OK || !can_improve)
         return status;
     status = ki_search_assign(w, &w->trial, w->sequence, unit);
     if (status == KITH_OK)
@@ -208,7 +210,7 @@ static kith_status try_classes(ki_search *w, int unit)
     int order[MOST_CLASSES_PERMUTED] = { 0, 1, 2, 3 }, count = 0, *rank = w->rank_of_island + w->islands.count;
     kith_status status = ki_classes_rank(w, unit, w->rank_of_island, &count);
     if (status != KITH_OK || count < 2)
-        return status;
+        return status == KITH_OK && w->is_quick ? try_sequence(w, unit, NULL) : status;
     bool has_others = !w->is_quick && count <= MOST_CLASSES_PERMUTED && w->sizes.world <= MOST_PERMUTED_RANKS;
     if (!has_others)
         return try_sequence(w, unit, w->rank_of_island);
@@ -259,7 +261,7 @@ static kith_status try_unit(ki_search *w, int unit)
     kith_status status = ki_search_make_locals(w, unit, false);
     if (status == KITH_OK && !w->is_quick)
         status = consider(w, w->file_order, unit);
-    if (status == KITH_OK)
+    if (status == KITH_OK && !w->is_quick)
         status = try_sequence(w, unit, NULL);
     if (status == KITH_OK)
         status = try_classes(w, unit);
