@@ -2,8 +2,9 @@
  *
  * Every other rule fills nodes of one kind in one way and in sequence. A pipeline that shares nodes with another, or
  * two groups that should not use one switch, need units that lie elsewhere: so from the best that is known, the GPUs of
- * two tp groups change places, or those of one with GPUs that are left over, as long as a step gets cheaper. What is
- * inside a tp group stays as it is. Without tp a unit is one GPU; a tp group that no node can hold is exchanged in parts.
+ * two tp groups change places, or those of one with GPUs that are left over, as long as a step gets cheaper; then again
+ * from a few random swaps of the best, until the budget of prices is used up. What is inside a tp group stays as it is.
+ * Without tp a unit is one GPU; a tp group that no node can hold is exchanged in parts.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -5,8 +5,8 @@
  * batch, else their times could not be compared.
  *
  * Placing is what takes long. So all layouts that fit into memory are listed by an estimate of their step time first,
- * then the most promising are placed, and the placed times give the order. What the machine refuses is passed over. Large
- * jobs are placed quickly at first, with few candidates each, and those that are to be shown once more with all.
+ * then the most promising are placed, and the placed times give the order. What the machine refuses is passed over.
+ * Large jobs are placed quickly at first, with few candidates each, and those that are to be shown once more with all.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
