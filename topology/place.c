@@ -204,6 +204,7 @@ kith_status ki_place(const kith_topology *topology, const kith_placement_options
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_place: the topology or the result is NULL");
     ki_search w = { .t = topology };
     kith_status status = begin(&w, options);
+    w.is_hasty = is_quick;
     w.is_quick = is_quick && w.sizes.world > KI_QUICK_RANKS;
     if (status == KITH_OK)
         status = allocate(&w);

@@ -274,7 +274,8 @@ struct kith_placement {
     kith_status status; /* of adding notes */
 };
 
-/* kith_place(). is_quick: of more than KI_QUICK_RANKS ranks few candidates, for comparing one layout with another. */
+/* kith_place(). is_quick: a short climb, and of more than KI_QUICK_RANKS ranks few candidates, for comparing one layout
+ * with another. */
 enum { KI_QUICK_RANKS = 256 };
 kith_status ki_place(const kith_topology *topology, const kith_placement_options *options, bool is_quick,
                      kith_placement **placement);

@@ -44,7 +44,8 @@ typedef struct ki_search {
     bool knows_first;
     ki_partition trial_first;
     bool has_first, has_candidate, has_traffic;
-    bool is_quick;       /* few candidates are enough */
+    bool is_hasty;       /* for comparing layouts: a short climb is enough */
+    bool is_quick;       /* and few candidates */
     int64_t rule_inside; /* of the last candidate by rule, and its innermost axis */
     double rule_call_s;
     ki_local *locals; /* [kind] */

@@ -18,7 +18,8 @@
 enum {
     MOST_RANKS = 83,           /* of a job: for larger ones the orders of place_orders.c must do */
     MOST_PRICED_RANKS = 12000, /* in groups whose price was not known: 60 ms */
-    MOST_IDLE = 24             /* climbs without gain */
+    MOST_IDLE = 24,            /* climbs without gain */
+    HASTY_PRICED_RANKS = 1500  /* where layouts are only compared */
 };
 
 typedef struct units {
@@ -236,7 +237,8 @@ static kith_status begin(units *u)
     u->axis_count = ki_search_axes(u->w, u->axes);
     u->gpus = (int *)ki_calloc(NULL, 4 * u->room, sizeof *u->gpus);
     u->islands = u->gpus != NULL ? u->gpus + u->room : NULL;
-    return u->gpus != NULL ? ki_memory_init(&u->memory, MOST_PRICED_RANKS) : KITH_ERR_NO_MEMORY;
+    return u->gpus != NULL ? ki_memory_init(&u->memory, u->w->is_hasty ? HASTY_PRICED_RANKS : MOST_PRICED_RANKS)
+                           : KITH_ERR_NO_MEMORY;
 }
 
 kith_status ki_search_units(ki_search *w)

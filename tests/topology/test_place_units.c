@@ -152,7 +152,6 @@ static void numbers_matter_little(void **state)
         if (most > least * 1.1)
             fail_msg("tp %d cp %d dp %d pp %d: wanted 10 %% at most between numberings, got %g to %g s", sizes[s][0],
                      sizes[s][1], sizes[s][2], sizes[s][3], least, most);
-        print_message("spread %.3f\n", most / least);
     }
 }
 
