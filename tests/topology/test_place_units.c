@@ -161,13 +161,14 @@ static void numbers_matter_little(void **state)
 static kith_topology *make_leaves(const int *order)
 {
     static const int leaf_of[] = { 0, 2, 0, 0, 1 };
+    static const int uplinks[] = { 1, 2, 4 }, gbps[] = { 25, 6, 12 };
     kith_topology *t = machine_new();
     machine_add_uniform(t, 2, "NV12", 2);
     ki_topology_add_switch(t, "root", -1)->level = 1;
     for (int l = 0; l < 3; l++) {
         kith_switch *leaf = ki_topology_add_switch(t, ki_topology_format(t, "leaf%d", l), 0);
-        leaf->uplink_count = 1;
-        leaf->uplink_gbps = 6;
+        leaf->uplink_count = uplinks[l];
+        leaf->uplink_gbps = gbps[l];
     }
     for (int i = 0; i < 5; i++)
         ki_topology_add_node(t, ki_topology_format(t, "n%d", order[i]), 0)->leaf = 1 + leaf_of[order[i]];
