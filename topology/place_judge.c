@@ -1,7 +1,7 @@
 /* topology/place_judge.c - which of two placements is better.
  *
- * By the cost of a step, then by what is sent at all (part of it may be hidden), then by bytes over switches (which need
- * no constants), then by the links inside the innermost groups and by sockets.
+ * By the cost of a step, then by what is sent at all (part of it may be hidden), then by bytes over switches (which
+ * need no constants), then by the links inside the innermost groups and by sockets.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
