@@ -296,7 +296,11 @@ static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, c
             c.kind = table[i].kind;
     session->flows->status = KITH_OK;
     const char *chosen = NULL;
-    kith_status status = price(&c, op, algorithm, &found, &chosen);
+    int *kept;
+    kith_status status = ki_cost_unlike(&c, &kept);
+    if (status == KITH_OK)
+        status = price(&c, op, algorithm, &found, &chosen);
+    ki_free(NULL, kept);
     if (status == KITH_OK)
         answer(&found, bus_gbps(op, group_size, nbytes, &found), chosen, cost);
     return status;

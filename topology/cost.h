@@ -8,6 +8,7 @@
  *   cost_multi_ring.c  several rings at once
  *   cost_rounds.c  every algorithm of core/algo, out of its own plan
  *   cost_levels.c  inside the nodes, then between them
+ *   cost_alike.c   nodes that do the same are priced once
  *   cost_memory.c  what many prices on the same nodes share
  * cost.c chooses and answers.
  *
@@ -96,6 +97,10 @@ kith_status ki_price_hierarchical(const ki_cost_case *c, ki_price *price);
 kith_status ki_price_leaders(const ki_cost_case *c, ki_price *price);
 /* The cheapest of core/algo's and the ring, for a part of a larger algorithm. */
 kith_status ki_price_best(const ki_cost_case *c, ki_price *price);
+
+/* cost_alike.c: takes groups out of the case that cost what others in nodes of their kind cost. *kept: to be freed after
+ * the case. */
+kith_status ki_cost_unlike(ki_cost_case *c, int **kept);
 
 /* Ring of groups with several rings each: order is [size] GPUs of a group. */
 typedef struct ki_ring {

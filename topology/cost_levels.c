@@ -109,7 +109,11 @@ static kith_status add_phase(const ki_cost_case *c, kith_coll_kind kind, const i
     phase.group_count = group_count;
     phase.nbytes = nbytes;
     ki_price part = KI_PRICE_NONE;
-    kith_status status = ki_price_best(&phase, &part);
+    int *kept;
+    kith_status status = ki_cost_unlike(&phase, &kept);
+    if (status == KITH_OK)
+        status = ki_price_best(&phase, &part);
+    ki_free(NULL, kept);
     if (status == KITH_OK || status == KITH_ERR_UNSUPPORTED) /* what it takes at least counts, too */
         ki_price_add(price, &part);
     return status;

@@ -33,19 +33,15 @@ struct ki_paths {
     int leaf_base;
     int *leaf_owner;     /* switch of each pair of resources from leaf_base on */
     double *gbps;        /* [resource_count] */
+    bool *is_common;     /* the same */
     ki_hop *hops;        /* scratch of the last route */
     crossing *crossings; /* scratch */
 };
 
 void ki_locate(const kith_topology *t, int global_gpu, int *node, int *gpu)
 {
-    int per_node = t->first_gpu[1], guess = per_node > 0 ? global_gpu / per_node : 0;
-    if (guess < t->node_count && t->first_gpu[guess] <= global_gpu && global_gpu < t->first_gpu[guess + 1]) {
-        *node = guess;
-        *gpu = global_gpu - t->first_gpu[guess];
-        return;
-    }
-    kith_topology_locate(t, global_gpu, node, gpu);
+    *node = t->node_of_gpu[global_gpu];
+    *gpu = global_gpu - t->first_gpu[*node];
 }
 
 /* ---- numbering ---- */
@@ -97,16 +93,19 @@ static kith_status give_numbers(ki_paths *p)
     return KITH_OK;
 }
 
-static void fill_gbps(ki_paths *p)
+static void fill_resources(ki_paths *p)
 {
     for (int s = 0; s < p->used_count; s++) {
         const ki_kind_paths *kind = p->kinds[p->t->nodes[p->node[s]].kind];
-        for (int r = 0; r < kind->resource_count; r++)
+        for (int r = 0; r < kind->resource_count; r++) {
             p->gbps[p->base[s] + r] = kind->resources[r].gbps;
+            p->is_common[p->base[s] + r] = kind->resources[r].kind >= KI_RESOURCE_SWITCH_UP;
+        }
     }
     for (int r = p->leaf_base; r < p->resource_count; r++) {
         const kith_switch *owner = &p->t->switches[p->leaf_owner[(r - p->leaf_base) / 2]];
         p->gbps[r] = owner->uplink_count * owner->uplink_gbps;
+        p->is_common[r] = true;
     }
 }
 
@@ -126,7 +125,8 @@ static bool make_scratch(ki_paths *p)
     p->hops = (ki_hop *)ki_calloc(NULL, 2 * (size_t)hops + depth + 1, sizeof *p->hops);
     p->crossings = (crossing *)ki_calloc(NULL, 2 * (size_t)nics + 2, sizeof *p->crossings);
     p->gbps = (double *)ki_calloc(NULL, (size_t)p->resource_count + 1, sizeof *p->gbps);
-    return p->hops != NULL && p->crossings != NULL && p->gbps != NULL;
+    p->is_common = (bool *)ki_calloc(NULL, (size_t)p->resource_count + 1, sizeof *p->is_common);
+    return p->hops != NULL && p->crossings != NULL && p->gbps != NULL && p->is_common != NULL;
 }
 
 static bool make_arrays(ki_paths *p, size_t gpu_count)
@@ -164,7 +164,7 @@ kith_status ki_paths_create(const kith_topology *t, const int *gpus, size_t coun
         ki_paths_destroy(p);
         return status;
     }
-    fill_gbps(p);
+    fill_resources(p);
     *paths = p;
     return KITH_OK;
 }
@@ -175,9 +175,8 @@ void ki_paths_destroy(ki_paths *p)
         return;
     for (int k = 0; p->kinds != NULL && k < p->t->kind_count; k++)
         ki_kind_paths_destroy(p->kinds[k]);
-    void *const arrays[] = {
-        p->kinds, p->slot, p->node, p->base, p->leaf, p->leaf_owner, p->gbps, p->hops, p->crossings
-    };
+    void *const arrays[] = { p->kinds,      p->slot, p->node,      p->base, p->leaf,
+                             p->leaf_owner, p->gbps, p->is_common, p->hops, p->crossings };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         ki_free(NULL, arrays[i]);
     ki_free(NULL, p);
@@ -223,8 +222,7 @@ ki_resource ki_paths_resource(const ki_paths *p, int resource, int *node)
 
 bool ki_paths_is_common(const ki_paths *p, int resource)
 {
-    int node;
-    return ki_paths_resource(p, resource, &node).kind >= KI_RESOURCE_SWITCH_UP;
+    return p->is_common[resource];
 }
 
 const char *ki_paths_name(const ki_paths *p, int resource, char *buffer, size_t nbytes)

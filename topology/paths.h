@@ -54,7 +54,7 @@ typedef struct ki_resource {
 
 typedef struct ki_paths ki_paths;
 
-/* kith_topology_locate() for a GPU that is there. Where all nodes have as many GPUs, the first guess is right. */
+/* kith_topology_locate() for a GPU that is there. */
 void ki_locate(const kith_topology *t, int global_gpu, int *node, int *gpu);
 
 /* Resources of the nodes that the given GPUs (global numbers, checked) are on. The topology must live as long.

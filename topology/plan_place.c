@@ -4,11 +4,13 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "core/base/error.h"
+#include "cost.h"
 #include "model.h"
 #include "place.h"
 #include "plan_parts.h"
 #include <kith/mesh.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,8 +176,8 @@ static void pass_on(void *arg, const char *what, double fraction)
         l->has_stopped = ki_layout_tell(l->options, what, fraction * PLACING_SHARE) != KITH_OK;
 }
 
-static kith_status price_rows(kith_plan *plan, const kith_topology *topology, const kith_placement *placement,
-                              groups *scratch)
+static kith_status price_in_session(kith_plan *plan, ki_cost_session *session, const kith_placement *placement,
+                                    groups *scratch)
 {
     double one_s[KITH_PLAN_MAX_ROWS];
     for (int i = 0; i < plan->row_count; i++) {
@@ -187,14 +189,29 @@ static kith_status price_rows(kith_plan *plan, const kith_topology *topology, co
         if (status == KITH_OK && equal < 0)
             status = find_groups(plan, placement, row, scratch);
         if (status == KITH_OK && equal < 0)
-            status = kith_cost_collective(topology, ki_layout_cost_op(row->op), NULL, scratch->gpus, scratch->size,
-                                          scratch->count, row->message_nbytes, &cost);
+            status = ki_cost_session_price(session, ki_layout_cost_op(row->op), scratch->gpus, scratch->size,
+                                           scratch->count, row->message_nbytes, INFINITY, &cost);
         if (status != KITH_OK)
             return status;
         one_s[i] = equal < 0 ? cost.time_s : one_s[equal];
         row->placed_s = row->ops * one_s[i];
     }
     return ki_layout_tell(&plan->options, "placing", 1);
+}
+
+static kith_status price_rows(kith_plan *plan, const kith_topology *topology, const kith_placement *placement,
+                              groups *scratch)
+{
+    ki_cost_session session;
+    for (int rank = 0; rank < plan->world; rank++)
+        scratch->gpus[rank] = kith_placement_gpu(placement, rank);
+    kith_status status = ki_cost_session_init(&session, topology, scratch->gpus, (size_t)plan->world);
+    if (status == KITH_OK && (session.ring_sets = ki_ring_sets_create()) == NULL)
+        status = KITH_ERR_NO_MEMORY;
+    if (status == KITH_OK)
+        status = price_in_session(plan, &session, placement, scratch);
+    ki_cost_session_fini(&session);
+    return status;
 }
 
 /* Where the ranks go when kith_place() is told these options; its times into plan. */
