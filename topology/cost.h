@@ -65,19 +65,30 @@ typedef struct ki_hop_time {
     bool is_shared;
 } ki_hop_time;
 
+/* Each transfer is asked for twice: its bytes are added, then its time is found. Routes are kept in between. */
+typedef struct ki_kept_route {
+    int from, to, first_hop; /* first_hop: in ki_flows.hops */
+    ki_route route;
+} ki_kept_route;
+
 typedef struct ki_flows {
     ki_paths *paths;
-    double *load; /* bytes on each resource */
-    int *touched; /* resources with bytes on them */
+    ki_kept_route *kept; /* in the order in which transfers were added */
+    ki_hop *hops;
+    int kept_count, kept_room, hop_count, hop_room, next; /* next: of kept, whose time is asked for next */
+    double *load;                                         /* bytes on each resource */
+    int *touched;                                         /* resources with bytes on them */
     int touched_count;
     kith_status status;           /* first failure */
     int unknown_from, unknown_to; /* GPUs of the transfer that failed */
 } ki_flows;
 
-kith_status ki_flows_create(ki_paths *paths, ki_flows **flows);
+/* transfers: how many routes are kept at most; others are found again. */
+kith_status ki_flows_create(ki_paths *paths, size_t transfers, ki_flows **flows);
 void ki_flows_destroy(ki_flows *flows);
 void ki_flows_clear(ki_flows *flows);
 void ki_flows_add(ki_flows *flows, int from, int to, double nbytes);
+/* Fast when transfers come in the order in which they were added. */
 ki_hop_time ki_flows_time(ki_flows *flows, int from, int to, double nbytes);
 /* Keeps the narrowest. share: of the bytes of a rank that go this way. */
 void ki_price_see(ki_price *price, const ki_hop_time *hop, int from, int to, double share);
@@ -161,17 +172,16 @@ void ki_rounds_fini(ki_rounds *rounds);
 
 /* ---- cost_memory.c: many prices on the same nodes ---- */
 
-/* The last short plans. */
-enum { KI_ROUNDS_REMEMBERED = 32, KI_MOST_RANKS_REMEMBERED = 32 };
+/* Short plans; a new one takes the place of another with the same hash. */
+enum { KI_ROUNDS_REMEMBERED = 256, KI_MOST_RANKS_REMEMBERED = 32 };
 typedef struct ki_rounds_memory {
-    struct {
+    struct ki_remembered_plan {
         const ki_algo *algo; /* NULL: empty */
         int size;
-        int node_of[KI_MOST_RANKS_REMEMBERED];
+        unsigned char node_of[KI_MOST_RANKS_REMEMBERED]; /* zeros behind size */
         double nbytes;
         ki_rounds rounds;
     } plans[KI_ROUNDS_REMEMBERED];
-    int next; /* to be forgotten */
 } ki_rounds_memory;
 /* NULL: not known, or too large to be. */
 const ki_rounds *ki_rounds_recall(const ki_cost_case *c, const ki_algo *algo, const int *hosts);

@@ -1,12 +1,13 @@
 /* topology/cost_memory.c - many prices on the same nodes: paths and the messages of plans are made once.
  *
  * A search prices the same algorithms over other GPUs again and again. Which messages a plan has depends on the size of
- * the group, its bytes and which ranks share a host, not on the GPUs; so the last short plans are kept.
+ * the group, its bytes and which ranks share a host, not on the GPUs; so short plans are kept.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "cost.h"
 
+#include "core/base/mem.h"
 #include <string.h>
 
 static void rounds_memory_fini(ki_rounds_memory *memory)
@@ -15,28 +16,41 @@ static void rounds_memory_fini(ki_rounds_memory *memory)
         ki_rounds_fini(&memory->plans[i].rounds);
 }
 
+/* What is asked for; the place where it is, if it is known. NULL: too large to be. */
+static struct ki_remembered_plan *place_of(const ki_cost_case *c, const ki_algo *algo, const int *hosts,
+                                           struct ki_remembered_plan *wanted)
+{
+    *wanted = (struct ki_remembered_plan){ .algo = algo, .size = c->size, .nbytes = c->nbytes };
+    if (c->size > KI_MOST_RANKS_REMEMBERED)
+        return NULL;
+    for (int i = 0; i < c->size; i++)
+        wanted->node_of[i] = (unsigned char)hosts[i];
+    uint64_t hash = ki_hash(KI_HASH_INIT, wanted->node_of, sizeof wanted->node_of);
+    hash = ki_hash(hash, algo->name, strlen(algo->name));
+    hash = ki_hash(hash, &algo->kind, sizeof algo->kind);
+    hash = ki_hash(hash, &wanted->size, sizeof wanted->size);
+    hash = ki_hash(hash, &wanted->nbytes, sizeof wanted->nbytes);
+    return &c->rounds->plans[hash % KI_ROUNDS_REMEMBERED];
+}
+
 const ki_rounds *ki_rounds_recall(const ki_cost_case *c, const ki_algo *algo, const int *hosts)
 {
-    for (int i = 0; i < KI_ROUNDS_REMEMBERED && c->size <= KI_MOST_RANKS_REMEMBERED; i++)
-        if (c->rounds->plans[i].algo == algo && c->rounds->plans[i].size == c->size &&
-            !(c->rounds->plans[i].nbytes < c->nbytes || c->rounds->plans[i].nbytes > c->nbytes) &&
-            memcmp(c->rounds->plans[i].node_of, hosts, (size_t)c->size * sizeof *hosts) == 0)
-            return &c->rounds->plans[i].rounds;
-    return NULL;
+    struct ki_remembered_plan wanted;
+    const struct ki_remembered_plan *found = place_of(c, algo, hosts, &wanted);
+    bool is_it = found != NULL && found->algo == algo && found->size == c->size &&
+                 !(found->nbytes < c->nbytes || found->nbytes > c->nbytes) &&
+                 memcmp(found->node_of, wanted.node_of, sizeof wanted.node_of) == 0;
+    return is_it ? &found->rounds : NULL;
 }
 
 bool ki_rounds_remember(const ki_cost_case *c, const ki_algo *algo, const int *hosts, const ki_rounds *rounds)
 {
-    if (c->size > KI_MOST_RANKS_REMEMBERED)
+    struct ki_remembered_plan plan, *at = place_of(c, algo, hosts, &plan);
+    if (at == NULL)
         return false;
-    int at = c->rounds->next;
-    c->rounds->next = (at + 1) % KI_ROUNDS_REMEMBERED;
-    ki_rounds_fini(&c->rounds->plans[at].rounds);
-    c->rounds->plans[at].algo = algo;
-    c->rounds->plans[at].size = c->size;
-    c->rounds->plans[at].nbytes = c->nbytes;
-    c->rounds->plans[at].rounds = *rounds;
-    memcpy(c->rounds->plans[at].node_of, hosts, (size_t)c->size * sizeof *hosts);
+    ki_rounds_fini(&at->rounds);
+    *at = plan;
+    at->rounds = *rounds;
     return true;
 }
 
@@ -44,7 +58,7 @@ kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *
 {
     *session = (ki_cost_session){ .t = t };
     kith_status status = ki_paths_create(t, gpus, count, &session->paths);
-    return status == KITH_OK ? ki_flows_create(session->paths, &session->flows) : status;
+    return status == KITH_OK ? ki_flows_create(session->paths, 2 * count, &session->flows) : status;
 }
 
 void ki_cost_session_fini(ki_cost_session *session)

@@ -391,25 +391,21 @@ static kith_status price_within_limit(const ki_cost_case *c, const ki_rounds *ro
     return price_rounds(c, rounds, price);
 }
 
-/* Hosts of the first group's ranks, numbered as they appear: plans that know hosts see those of one group. */
-static int *hosts_of(const ki_cost_case *c)
+/* Hosts of the first group's ranks, numbered as they appear: plans that know hosts see those of one group. number: of
+ * each node, zeros before and after. */
+static void number_hosts(const ki_cost_case *c, int *number, int *hosts)
 {
-    size_t nodes = (size_t)kith_topology_node_count(c->t);
-    int *hosts = (int *)ki_calloc(NULL, (size_t)c->size, sizeof *hosts), count = 0;
-    int *number = (int *)ki_calloc(NULL, nodes, sizeof *number); /* of each node, plus one */
-    for (int i = 0; hosts != NULL && number != NULL && i < c->size; i++) {
-        int node = 0, gpu;
+    int count = 0, node = 0, gpu;
+    for (int i = 0; i < c->size; i++) {
         ki_locate(c->t, c->groups[i], &node, &gpu);
         if (number[node] == 0)
             number[node] = ++count;
         hosts[i] = number[node] - 1;
     }
-    if (number == NULL) {
-        ki_free(NULL, hosts);
-        return NULL;
+    for (int i = 0; i < c->size; i++) {
+        ki_locate(c->t, c->groups[i], &node, &gpu);
+        number[node] = 0;
     }
-    ki_free(NULL, number);
-    return hosts;
 }
 
 kith_status ki_price_plan(const ki_cost_case *c, ki_price *price)
@@ -417,9 +413,11 @@ kith_status ki_price_plan(const ki_cost_case *c, ki_price *price)
     const ki_algo *algo = ki_algo_find(c->kind, c->algorithm);
     if (algo == NULL)
         return ki_fail(KITH_ERR_INTERNAL, "cost: core/algo has no %s", c->algorithm);
-    int *hosts = hosts_of(c);
+    size_t nodes = (size_t)kith_topology_node_count(c->t);
+    int *hosts = (int *)ki_calloc(NULL, (size_t)c->size + nodes, sizeof *hosts);
     if (hosts == NULL)
         return KITH_ERR_NO_MEMORY;
+    number_hosts(c, hosts + c->size, hosts);
     const ki_rounds *known = ki_rounds_recall(c, algo, hosts);
     ki_rounds rounds = { 0 };
     kith_status status = KITH_OK;
