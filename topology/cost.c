@@ -277,7 +277,8 @@ static void answer(const ki_price *price, double gbps, const char *algorithm, ki
 
 /* algorithm: NULL for the cheapest. */
 static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, const char *algorithm, const int *groups,
-                                    int group_size, int group_count, double nbytes, double limit_s, kith_cost *cost)
+                                    int group_size, int group_count, double nbytes, ki_cost_limit limit,
+                                    kith_cost *cost)
 {
     ki_price found = KI_PRICE_NONE;
     ki_cost_case c = { .t = session->t,
@@ -289,8 +290,8 @@ static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, c
                        .size = group_size,
                        .group_count = group_count,
                        .nbytes = nbytes,
-                       .limit_s = limit_s,
-                       .is_again = isfinite(limit_s) };
+                       .limit_s = limit.limit_s,
+                       .is_again = limit.is_again };
     for (int i = 0; i < ALGORITHM_COUNT; i++)
         if (table[i].op == op)
             c.kind = table[i].kind;
@@ -307,9 +308,9 @@ static kith_status price_in_session(ki_cost_session *session, kith_cost_op op, c
 }
 
 kith_status ki_cost_session_price(ki_cost_session *session, kith_cost_op op, const int *groups, int group_size,
-                                  int group_count, double nbytes, double limit_s, kith_cost *cost)
+                                  int group_count, double nbytes, ki_cost_limit limit, kith_cost *cost)
 {
-    return price_in_session(session, op, NULL, groups, group_size, group_count, nbytes, limit_s, cost);
+    return price_in_session(session, op, NULL, groups, group_size, group_count, nbytes, limit, cost);
 }
 
 kith_status kith_cost_collective(const kith_topology *t, kith_cost_op op, const char *algorithm, const int *groups,
@@ -326,7 +327,7 @@ kith_status kith_cost_collective(const kith_topology *t, kith_cost_op op, const 
     ki_cost_session session;
     status = ki_cost_session_init(&session, t, groups, (size_t)group_size * (size_t)group_count);
     if (status == KITH_OK)
-        status = price_in_session(&session, op, algorithm, groups, group_size, group_count, nbytes, INFINITY, cost);
+        status = price_in_session(&session, op, algorithm, groups, group_size, group_count, nbytes, KI_NO_LIMIT, cost);
     ki_cost_session_fini(&session);
     return status;
 }

@@ -34,7 +34,7 @@ typedef struct ki_cost_case {
     int size, group_count;
     double nbytes;  /* whole vector, as in kith/placement.h */
     double limit_s; /* what takes as long is of no use: pricing may stop there with any time from it on */
-    bool is_again;  /* the limit is what the same groups take in another order */
+    bool is_again;  /* the same groups were priced up to the limit in another order */
 } ki_cost_case;
 
 /* Of the slowest group. */
@@ -199,9 +199,15 @@ typedef struct ki_cost_session {
 /* gpus: of all nodes that will be asked for, checked. */
 kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count);
 void ki_cost_session_fini(ki_cost_session *session);
-/* kith_cost_collective() for the cheapest algorithm; the groups are not checked. limit_s: INFINITY, or what
- * the same groups take in another order; where none takes less, the answer is that and no algorithm. */
+/* What is of no use: a time from limit_s on. Where nothing takes less, the answer is limit_s and no algorithm. */
+typedef struct ki_cost_limit {
+    double limit_s;
+    bool is_again; /* the same groups in another order take limit_s or more, or were priced up to it */
+} ki_cost_limit;
+#define KI_NO_LIMIT ((ki_cost_limit){ __builtin_inf(), false })
+
+/* kith_cost_collective() for the cheapest algorithm; the groups are not checked. */
 kith_status ki_cost_session_price(ki_cost_session *session, kith_cost_op op, const int *groups, int group_size,
-                                  int group_count, double nbytes, double limit_s, kith_cost *cost);
+                                  int group_count, double nbytes, ki_cost_limit limit, kith_cost *cost);
 
 #endif

@@ -114,7 +114,7 @@ kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring
         for (int i = 0; i < n; i++)
             ki_flows_add(flows, rings[r].order[i], rings[r].order[i + 1 < n ? i + 1 : 0],
                          c->nbytes * rings[r].share / n);
-    for (int r = 0; r < ring_count && flows->status == KITH_OK; r++) {
+    for (int r = 0; r < ring_count && flows->status == KITH_OK && price->time_s < c->limit_s; r++) {
         double time_s, latency_s;
         for (int i = 0; i < n; i++) {
             int from = rings[r].order[i], to = rings[r].order[i + 1 < n ? i + 1 : 0];
@@ -194,7 +194,7 @@ static kith_status price_line(const ki_cost_case *c, int hop_count, finish_fn fi
         for (int i = 0; i < hop_count; i++)
             ki_flows_add(c->flows, group[i], group[(i + 1) % c->size], c->nbytes);
     }
-    for (int g = 0; g < c->group_count; g++) {
+    for (int g = 0; g < c->group_count && price->time_s < c->limit_s; g++) {
         double time_s, latency_s;
         time_hops(c, c->groups + (size_t)g * (size_t)c->size, hop_count, c->nbytes, hops, price);
         finish(hops, hop_count, c->nbytes, &time_s, &latency_s);

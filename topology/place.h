@@ -243,9 +243,10 @@ kith_status ki_rings_make(ki_ring_maker *maker, int axis, const ki_use *use, con
 /* The order of members matters by itself: rank i talks to i + 1. */
 bool ki_use_is_ordered(const ki_use *use, int axis);
 /* A group that needs a link of unknown bandwidth costs INFINITY: it loses to any that does not, and is still an answer
- * where there is no other. rings: scratch, size * count. */
+ * where there is no other. limit_s: a call that takes as long is of no use, and its time may be any from there on.
+ * rings: scratch, size * count. */
 kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
-                            int *rings, kith_cost *cost);
+                            double limit_s, int *rings, kith_cost *cost);
 /* scratch: 2 * world. limit_s: a step that takes longer is not priced to its end. */
 kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_use *uses, const int *gpus,
                           double limit_s, int *scratch, ki_step_price *price);

@@ -48,7 +48,8 @@ static kith_status price_all(climb *c, double limit, double *cost)
         int axis = c->axes[i], size = c->w->sizes.size[axis];
         double step_s = 0;
         ki_axis_groups(&c->w->sizes, axis, c->w->trial.gpus, c->w->scratch);
-        status = ki_memory_price(c->w, &c->memory, axis, c->w->scratch, size, c->w->sizes.world / size, &step_s);
+        status = ki_memory_price(c->w, &c->memory, axis, c->w->scratch, size, c->w->sizes.world / size, limit - sum,
+                                 &step_s);
         sum += step_s;
     }
     *cost = sum < limit ? sum : INFINITY;

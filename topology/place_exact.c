@@ -93,7 +93,7 @@ static bool ascends(const exact *e, int rank, int i)
 static double price(exact *e, int axis, const int *groups, int size, int count)
 {
     double step_s = INFINITY;
-    kith_status status = ki_memory_price(e->w, &e->memory, axis, groups, size, count, &step_s);
+    kith_status status = ki_memory_price(e->w, &e->memory, axis, groups, size, count, INFINITY, &step_s);
     e->status = e->status == KITH_OK ? status : e->status;
     return step_s;
 }

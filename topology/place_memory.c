@@ -16,6 +16,7 @@ enum { ENTRIES = 8192 }; /* a power of two */
 struct ki_remembered {
     uint64_t groups; /* 0: empty */
     double step_s;
+    bool is_least; /* it takes that or more */
 };
 
 kith_status ki_memory_init(ki_price_memory *memory, int most_ranks)
@@ -67,22 +68,25 @@ static int price_of_pricing(const ki_search *w, int size, int count)
 }
 
 kith_status ki_memory_price(ki_search *w, ki_price_memory *memory, int axis, const int *groups, int size, int count,
-                            double *step_s)
+                            double limit_s, double *step_s)
 {
     uint64_t hash = hash_groups(axis, groups, size, count);
     ki_remembered *entry = &memory->entries[hash % ENTRIES];
-    if (entry->groups == hash) {
+    bool is_known = entry->groups == hash;
+    if (is_known && (!entry->is_least || entry->step_s >= limit_s)) {
         *step_s = entry->step_s;
         return KITH_OK;
     }
     kith_cost cost;
-    memory->ranks_left -= price_of_pricing(w, size, count);
+    const ki_use *use = &w->uses[axis];
+    double call_limit_s = (limit_s + use->hidden_s) / use->calls * (1 + 1e-12); /* no rounding below limit_s */
+    memory->ranks_left -= is_known ? 0 : price_of_pricing(w, size, count);
     kith_status status =
-        ki_price_groups(&w->maker, axis, &w->uses[axis], groups, size, count, w->scratch + w->sizes.world, &cost);
+        ki_price_groups(&w->maker, axis, use, groups, size, count, call_limit_s, w->scratch + w->sizes.world, &cost);
     if (status != KITH_OK)
         return status;
-    *step_s = ki_use_step_s(&w->uses[axis], cost.time_s);
-    *entry = (ki_remembered){ hash, *step_s };
+    *step_s = ki_use_step_s(use, cost.time_s);
+    *entry = (ki_remembered){ hash, *step_s, cost.time_s >= call_limit_s };
     return KITH_OK;
 }
 

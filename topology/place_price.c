@@ -89,10 +89,9 @@ kith_status ki_rings_make(ki_ring_maker *maker, int axis, const ki_use *use, con
 }
 
 static kith_status price_orders(ki_ring_maker *maker, const ki_use *use, const int *orders, int size, int count,
-                                double limit_s, kith_cost *cost)
+                                ki_cost_limit limit, kith_cost *cost)
 {
-    kith_status status =
-        ki_cost_session_price(maker->session, use->op, orders, size, count, use->nbytes, limit_s, cost);
+    kith_status status = ki_cost_session_price(maker->session, use->op, orders, size, count, use->nbytes, limit, cost);
     if (status != KITH_ERR_UNSUPPORTED)
         return status;
     /* a link of unknown bandwidth */
@@ -104,7 +103,8 @@ static kith_status price_also(ki_ring_maker *maker, const ki_use *use, const int
                               kith_cost *cost)
 {
     kith_cost here;
-    kith_status status = price_orders(maker, use, orders, size, count, cost->time_s, &here);
+    const ki_cost_limit limit = { cost->time_s, isfinite(cost->time_s) };
+    kith_status status = price_orders(maker, use, orders, size, count, limit, &here);
     if (status == KITH_OK && here.time_s < cost->time_s)
         *cost = here;
     return status;
@@ -141,11 +141,11 @@ static bool can_fold(const kith_topology *t, const int *groups, int size, int co
 /* What can be the order: the rings of the widest links, the order of the ranks, and for exchanges in pairs the rings
  * folded. None of them is always the cheapest. */
 kith_status ki_price_groups(ki_ring_maker *maker, int axis, const ki_use *use, const int *groups, int size, int count,
-                            int *rings, kith_cost *cost)
+                            double limit_s, int *rings, kith_cost *cost)
 {
     kith_status status = ki_rings_make(maker, axis, use, groups, size, count, rings);
     if (status == KITH_OK)
-        status = price_orders(maker, use, rings, size, count, INFINITY, cost);
+        status = price_orders(maker, use, rings, size, count, (ki_cost_limit){ limit_s, false }, cost);
     if (status != KITH_OK || ki_use_is_ordered(use, axis))
         return status;
     if (memcmp(rings, groups, (size_t)size * (size_t)count * sizeof *rings) != 0)
@@ -170,7 +170,7 @@ kith_status ki_price_make(ki_ring_maker *maker, const ki_sizes *sizes, const ki_
             continue;
         ki_axis_groups(sizes, axis, gpus, scratch);
         kith_status status = ki_price_groups(maker, axis, &uses[axis], scratch, sizes->size[axis],
-                                             sizes->world / sizes->size[axis], scratch + sizes->world, cost);
+                                             sizes->world / sizes->size[axis], INFINITY, scratch + sizes->world, cost);
         if (status != KITH_OK)
             return status;
         price->step_s[axis] = ki_use_step_s(&uses[axis], cost->time_s);

@@ -107,7 +107,7 @@ static kith_status price_all(units *u, double limit, double *cost)
         int axis = u->axes[i], size = w->sizes.size[axis];
         double step_s = 0;
         ki_axis_groups(&w->sizes, axis, w->trial.gpus, w->scratch);
-        status = ki_memory_price(w, &u->memory, axis, w->scratch, size, w->sizes.world / size, &step_s);
+        status = ki_memory_price(w, &u->memory, axis, w->scratch, size, w->sizes.world / size, limit - sum, &step_s);
         sum += step_s;
     }
     *cost = sum < limit ? sum : INFINITY;

@@ -10,7 +10,6 @@
 #include "plan_parts.h"
 #include <kith/mesh.h>
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,7 +189,7 @@ static kith_status price_in_session(kith_plan *plan, ki_cost_session *session, c
             status = find_groups(plan, placement, row, scratch);
         if (status == KITH_OK && equal < 0)
             status = ki_cost_session_price(session, ki_layout_cost_op(row->op), scratch->gpus, scratch->size,
-                                           scratch->count, row->message_nbytes, INFINITY, &cost);
+                                           scratch->count, row->message_nbytes, KI_NO_LIMIT, &cost);
         if (status != KITH_OK)
             return status;
         one_s[i] = equal < 0 ? cost.time_s : one_s[equal];
