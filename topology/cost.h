@@ -199,6 +199,9 @@ typedef struct ki_cost_session {
 /* gpus: of all nodes that will be asked for, checked. */
 kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count);
 void ki_cost_session_fini(ki_cost_session *session);
+/* Over all GPUs, and it remembers rings. destroy: NULL is fine. */
+kith_status ki_cost_session_create(const kith_topology *t, ki_cost_session **session);
+void ki_cost_session_destroy(ki_cost_session *session);
 /* What is of no use: a time from limit_s on. Where nothing takes less, the answer is limit_s and no algorithm. */
 typedef struct ki_cost_limit {
     double limit_s;

@@ -71,3 +71,29 @@ void ki_cost_session_fini(ki_cost_session *session)
     session->flows = NULL;
     session->paths = NULL;
 }
+
+void ki_cost_session_destroy(ki_cost_session *session)
+{
+    if (session != NULL)
+        ki_cost_session_fini(session);
+    ki_free(NULL, session);
+}
+
+kith_status ki_cost_session_create(const kith_topology *t, ki_cost_session **session)
+{
+    int count = kith_topology_gpu_count(t), *all = (int *)ki_calloc(NULL, (size_t)count + 1, sizeof *all);
+    ki_cost_session *made = (ki_cost_session *)ki_calloc(NULL, 1, sizeof *made);
+    kith_status status = all != NULL && made != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
+    for (int i = 0; status == KITH_OK && i < count; i++)
+        all[i] = i;
+    if (status == KITH_OK)
+        status = ki_cost_session_init(made, t, all, (size_t)count);
+    if (status == KITH_OK && (made->ring_sets = ki_ring_sets_create()) == NULL)
+        status = KITH_ERR_NO_MEMORY;
+    ki_free(NULL, all);
+    if (status == KITH_OK)
+        *session = made;
+    else
+        ki_cost_session_destroy(made);
+    return status;
+}

@@ -73,6 +73,7 @@ static kith_status answer(ki_search *w, kith_placement **placement)
     p->topology = w->t;
     p->sizes = w->sizes;
     p->rank_count = w->sizes.world;
+    p->is_identity = is_identity;
     p->cost = chosen->price.total;
     p->identity_cost = w->identity.price.total;
     p->lower_bound = w->lower_bound;
@@ -129,7 +130,7 @@ static kith_status check_traffic(const kith_axis_traffic *traffic)
     return KITH_OK;
 }
 
-static kith_status begin(ki_search *w, const kith_placement_options *options)
+static kith_status begin(ki_search *w, const kith_placement_options *options, struct ki_cost_session *session)
 {
     w->options = (kith_placement_options)KITH_PLACEMENT_OPTIONS_INIT;
     if (options != NULL && options->struct_size < sizeof(size_t))
@@ -145,7 +146,7 @@ static kith_status begin(ki_search *w, const kith_placement_options *options)
     if (status == KITH_OK)
         status = ki_distances_make(w->t, &w->distances);
     if (status == KITH_OK)
-        status = ki_ring_maker_init(&w->maker, w->t);
+        status = ki_ring_maker_init(&w->maker, w->t, session);
     return status;
 }
 
@@ -194,16 +195,16 @@ static void end(ki_search *w)
 
 kith_status kith_place(const kith_topology *topology, const kith_placement_options *options, kith_placement **placement)
 {
-    return ki_place(topology, options, false, placement);
+    return ki_place(topology, options, false, NULL, placement);
 }
 
 kith_status ki_place(const kith_topology *topology, const kith_placement_options *options, bool is_quick,
-                     kith_placement **placement)
+                     struct ki_cost_session *session, kith_placement **placement)
 {
     if (topology == NULL || placement == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_place: the topology or the result is NULL");
     ki_search w = { .t = topology };
-    kith_status status = begin(&w, options);
+    kith_status status = begin(&w, options, session);
     w.is_hasty = is_quick;
     w.is_quick = is_quick && w.sizes.world > KI_QUICK_RANKS;
     if (status == KITH_OK)

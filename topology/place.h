@@ -91,12 +91,14 @@ typedef struct ki_ring_maker {
     const kith_topology *t;
     int *value;                      /* scratch: a square of values */
     int *order;                      /* scratch */
-    struct ki_cost_session *session; /* place_price.c's, over all nodes */
+    struct ki_cost_session *session; /* over all GPUs */
+    bool owns_session;
     ki_ring_memory memory[KI_RINGS_REMEMBERED];
     int next; /* to be forgotten */
 } ki_ring_maker;
 
-kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t);
+/* session: for prices, ki_cost_session_create()'s; NULL: the maker has its own. */
+kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t, struct ki_cost_session *session);
 void ki_ring_maker_fini(ki_ring_maker *maker);
 kith_status ki_ring_of_group(ki_ring_maker *maker, const int *group, int size, int *ring);
 
@@ -270,16 +272,17 @@ struct kith_placement {
     int *leftover;
     int leftover_count;
     double cost, identity_cost, lower_bound;
+    bool is_identity; /* the order of the numbers */
     ki_note *notes;
     int note_count, note_room;
     kith_status status; /* of adding notes */
 };
 
 /* kith_place(). is_quick: a short climb, and of more than KI_QUICK_RANKS ranks few candidates, for comparing one layout
- * with another. */
+ * with another. session: see ki_ring_maker_init(). */
 enum { KI_QUICK_RANKS = 256 };
 kith_status ki_place(const kith_topology *topology, const kith_placement_options *options, bool is_quick,
-                     kith_placement **placement);
+                     struct ki_cost_session *session, kith_placement **placement);
 
 void ki_placement_note(kith_placement *p, bool is_warning, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

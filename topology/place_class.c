@@ -9,6 +9,7 @@
 #include "place_search.h"
 
 #include "core/base/mem.h"
+#include "cost.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,8 +40,8 @@ static kith_status price_inside(ki_search *w, int unit, int units, double *call_
             return status;
     }
     kith_cost cost;
-    kith_status status =
-        kith_cost_collective(w->t, w->uses[axis].op, NULL, w->scratch, size, count / size, w->uses[axis].nbytes, &cost);
+    kith_status status = ki_cost_session_price(w->maker.session, w->uses[axis].op, w->scratch, size, count / size,
+                                               w->uses[axis].nbytes, KI_NO_LIMIT, &cost);
     *call_s = status == KITH_OK ? cost.time_s : INFINITY;
     return status == KITH_ERR_UNSUPPORTED ? KITH_OK : status; /* a link of unknown bandwidth */
 }

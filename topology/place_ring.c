@@ -213,24 +213,9 @@ int ki_ring_order(const int *value, int n, int *ring)
 
 enum { ROOM = KI_MAX_GPUS + 1 }; /* members of one node, and the one that a path adds */
 
-static kith_status begin_session(ki_ring_maker *maker, const kith_topology *t)
+kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t, ki_cost_session *session)
 {
-    int count = kith_topology_gpu_count(t), *all = (int *)ki_calloc(NULL, (size_t)count, sizeof *all);
-    maker->session = (ki_cost_session *)ki_calloc(NULL, 1, sizeof *maker->session);
-    kith_status status = all != NULL && maker->session != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
-    for (int i = 0; status == KITH_OK && i < count; i++)
-        all[i] = i;
-    if (status == KITH_OK)
-        status = ki_cost_session_init(maker->session, t, all, (size_t)count);
-    if (status == KITH_OK && (maker->session->ring_sets = ki_ring_sets_create()) == NULL)
-        status = KITH_ERR_NO_MEMORY;
-    ki_free(NULL, all);
-    return status;
-}
-
-kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t)
-{
-    *maker = (ki_ring_maker){ .t = t };
+    *maker = (ki_ring_maker){ .t = t, .session = session, .owns_session = session == NULL };
     maker->value = (int *)ki_calloc(NULL, (size_t)ROOM * (ROOM + 1 + 2 * KI_RINGS_REMEMBERED), sizeof(int));
     if (maker->value == NULL)
         return KITH_ERR_NO_MEMORY;
@@ -240,7 +225,7 @@ kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t)
         maker->memory[i].members = maker->order + (1 + 2 * i) * ROOM;
         maker->memory[i].order = maker->memory[i].members + ROOM;
     }
-    kith_status status = begin_session(maker, t);
+    kith_status status = session == NULL ? ki_cost_session_create(t, &maker->session) : KITH_OK;
     if (status != KITH_OK)
         ki_ring_maker_fini(maker);
     return status;
@@ -249,9 +234,8 @@ kith_status ki_ring_maker_init(ki_ring_maker *maker, const kith_topology *t)
 void ki_ring_maker_fini(ki_ring_maker *maker)
 {
     ki_free(NULL, maker->value);
-    if (maker->session != NULL)
-        ki_cost_session_fini(maker->session);
-    ki_free(NULL, maker->session);
+    if (maker->owns_session)
+        ki_cost_session_destroy(maker->session);
     maker->value = NULL;
     maker->session = NULL;
 }

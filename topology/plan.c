@@ -205,12 +205,12 @@ kith_status ki_layout_make(const kith_topology *topology, const kith_model *mode
 
 kith_status ki_layout_make_placed(const kith_topology *topology, const kith_model *model,
                                   const kith_plan_options *options, ki_layout_memo *memo, bool is_quick,
-                                  kith_plan *plan, kith_placement **placement)
+                                  struct ki_cost_session *session, kith_plan *plan, kith_placement **placement)
 {
     kith_plan made;
     kith_status status = ki_layout_make(topology, model, options, memo, &made);
     if (status == KITH_OK && topology != NULL)
-        status = ki_layout_place(&made, topology, is_quick, placement);
+        status = ki_layout_place(&made, topology, is_quick, session, placement);
     if (status != KITH_OK)
         return status;
     made.options.progress = NULL; /* the caller's, for the time of the call */
@@ -224,7 +224,7 @@ kith_status kith_plan_make(const kith_topology *topology, const kith_model *mode
 {
     if (model == NULL || plan == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: the model or the plan is NULL");
-    return ki_layout_make_placed(topology, model, options, NULL, false, plan, NULL);
+    return ki_layout_make_placed(topology, model, options, NULL, false, NULL, plan, NULL);
 }
 
 kith_status kith_plan_make_placed(const kith_topology *topology, const kith_model *model,
@@ -232,5 +232,5 @@ kith_status kith_plan_make_placed(const kith_topology *topology, const kith_mode
 {
     if (topology == NULL || model == NULL || plan == NULL || placement == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: the topology, the model, the plan or the placement is NULL");
-    return ki_layout_make_placed(topology, model, options, NULL, false, plan, placement);
+    return ki_layout_make_placed(topology, model, options, NULL, false, NULL, plan, placement);
 }

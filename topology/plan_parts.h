@@ -15,6 +15,8 @@
 
 #include <kith/plan.h>
 
+struct ki_cost_session; /* cost.h */
+
 /* ---- plan_params.c: sizes of one tensor-parallel rank; tp 1, ep 1: of the model ---- */
 
 double ki_model_head_dim(const kith_model *model);
@@ -96,10 +98,11 @@ kith_status ki_layout_copy_options(const kith_plan_options *from, kith_plan_opti
 /* kith_plan_make() without placing: the machine gives peak, memory, constants and an open dp. memo may be NULL. */
 kith_status ki_layout_make(const kith_topology *topology, const kith_model *model, const kith_plan_options *options,
                            ki_layout_memo *memo, kith_plan *plan);
-/* And with it. placement NULL: not wanted. is_quick: kith_place() need not look far. */
+/* And with it. placement NULL: not wanted. is_quick: kith_place() need not look far. session:
+ * ki_cost_session_create()'s, where many layouts are placed; NULL: made for this one. */
 kith_status ki_layout_make_placed(const kith_topology *topology, const kith_model *model,
                                   const kith_plan_options *options, ki_layout_memo *memo, bool is_quick,
-                                  kith_plan *plan, kith_placement **placement);
+                                  struct ki_cost_session *session, kith_plan *plan, kith_placement **placement);
 
 /* Tells how far long work is. KITH_ERR_ABORTED: the caller wants it to stop. */
 kith_status ki_layout_tell(const kith_plan_options *options, const char *what, double fraction);
@@ -172,6 +175,7 @@ void ki_layout_fill_step(kith_plan *plan, int column);
 kith_status ki_layout_use_gpus(kith_plan *plan, const kith_topology *topology);
 /* Places the layout, fills placed_s of the rows and the placed step. Tells plan->options.progress. placement: NULL, or
  * receives what the times hold for. is_quick: for comparing layouts. */
-kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology, bool is_quick, kith_placement **placement);
+kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology, bool is_quick,
+                            struct ki_cost_session *session, kith_placement **placement);
 
 #endif

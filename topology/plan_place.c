@@ -175,8 +175,8 @@ static void pass_on(void *arg, const char *what, double fraction)
         l->has_stopped = ki_layout_tell(l->options, what, fraction * PLACING_SHARE) != KITH_OK;
 }
 
-static kith_status price_in_session(kith_plan *plan, ki_cost_session *session, const kith_placement *placement,
-                                    groups *scratch)
+static kith_status price_rows(kith_plan *plan, ki_cost_session *session, const kith_placement *placement,
+                              groups *scratch)
 {
     double one_s[KITH_PLAN_MAX_ROWS];
     for (int i = 0; i < plan->row_count; i++) {
@@ -198,31 +198,23 @@ static kith_status price_in_session(kith_plan *plan, ki_cost_session *session, c
     return ki_layout_tell(&plan->options, "placing", 1);
 }
 
-static kith_status price_rows(kith_plan *plan, const kith_topology *topology, const kith_placement *placement,
-                              groups *scratch)
-{
-    ki_cost_session session;
-    for (int rank = 0; rank < plan->world; rank++)
-        scratch->gpus[rank] = kith_placement_gpu(placement, rank);
-    kith_status status = ki_cost_session_init(&session, topology, scratch->gpus, (size_t)plan->world);
-    if (status == KITH_OK && (session.ring_sets = ki_ring_sets_create()) == NULL)
-        status = KITH_ERR_NO_MEMORY;
-    if (status == KITH_OK)
-        status = price_in_session(plan, &session, placement, scratch);
-    ki_cost_session_fini(&session);
-    return status;
-}
+/* What all placements of a plan share. */
+typedef struct placer {
+    const kith_topology *topology;
+    ki_cost_session *session;
+    groups scratch;
+} placer;
 
 /* Where the ranks go when kith_place() is told these options; its times into plan. */
-static kith_status place_once(kith_plan *plan, const kith_topology *topology, const kith_placement_options *options,
-                              bool is_quick, groups *scratch, kith_placement **placement)
+static kith_status place_once(placer *p, kith_plan *plan, const kith_placement_options *options, bool is_quick,
+                              kith_placement **placement)
 {
     listener *heard = (listener *)options->progress_arg;
-    kith_status status = ki_place(topology, options, is_quick, placement);
+    kith_status status = ki_place(p->topology, options, is_quick, p->session, placement);
     if (heard->has_stopped)
         status = ki_layout_stop("placing", PLACING_SHARE);
     if (status == KITH_OK)
-        status = price_rows(plan, topology, *placement, scratch);
+        status = price_rows(plan, p->session, *placement, &p->scratch);
     if (status == KITH_OK)
         ki_layout_fill_step(plan, KITH_PLAN_LINKS);
     return status;
@@ -230,15 +222,17 @@ static kith_status place_once(kith_plan *plan, const kith_topology *topology, co
 
 /* What kith_place() weighs is an estimate of the step: rows of an axis count as calls of its heaviest, stages as alike.
  * The order of the numbers is priced by the plan's own formula, too, and taken where a step is shorter with it. */
-static kith_status prefer_numbers(kith_plan *plan, const kith_topology *topology, kith_placement_options options,
-                                  groups *scratch, kith_placement **placement)
+static kith_status prefer_numbers(placer *p, kith_plan *plan, kith_placement_options options,
+                                  kith_placement **placement)
 {
     kith_plan other = *plan;
     kith_placement *numbers = NULL;
+    if ((*placement)->is_identity)
+        return KITH_OK;
     options.keep_order = true;
     options.progress = NULL; /* all is told */
     other.options.progress = NULL;
-    kith_status status = place_once(&other, topology, &options, false, scratch, &numbers);
+    kith_status status = place_once(p, &other, &options, false, &numbers);
     if (status == KITH_OK && other.placed_step_s < plan->placed_step_s * (1 - 1e-9)) {
         kith_placement *placed = *placement;
         *placement = numbers;
@@ -267,21 +261,32 @@ static kith_placement_options placing_options(const kith_plan *plan, const kith_
     return options;
 }
 
-kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology, bool is_quick, kith_placement **placement)
+static kith_status place_in_session(placer *p, kith_plan *plan, bool is_quick, kith_placement **placement)
 {
     kith_axis_traffic traffic[KITH_PLACEMENT_AXES];
-    kith_placement *found = NULL;
     listener heard = { &plan->options, false };
-    groups scratch = { (int *)malloc((size_t)plan->world * sizeof(int)), 0, 0 };
-    if (scratch.gpus == NULL)
-        return ki_fail_quiet(KITH_ERR_NO_MEMORY, "plan: no memory for the groups of %d ranks", plan->world);
     kith_plan_traffic(plan, traffic);
     kith_placement_options options = placing_options(plan, traffic, &heard);
-    kith_status status = place_once(plan, topology, &options, is_quick, &scratch, &found);
+    kith_status status = place_once(p, plan, &options, is_quick, placement);
     bool compares = !options.keep_order && !(is_quick && plan->world > KI_QUICK_RANKS);
-    if (status == KITH_OK && compares)
-        status = prefer_numbers(plan, topology, options, &scratch, &found);
-    free(scratch.gpus);
+    return status == KITH_OK && compares ? prefer_numbers(p, plan, options, placement) : status;
+}
+
+kith_status ki_layout_place(kith_plan *plan, const kith_topology *topology, bool is_quick, ki_cost_session *session,
+                            kith_placement **placement)
+{
+    placer p = { topology, session, { (int *)malloc((size_t)plan->world * sizeof(int)), 0, 0 } };
+    kith_placement *found = NULL;
+    kith_status status = KITH_OK;
+    if (p.scratch.gpus == NULL)
+        status = ki_fail_quiet(KITH_ERR_NO_MEMORY, "plan: no memory for the groups of %d ranks", plan->world);
+    if (status == KITH_OK && session == NULL)
+        status = ki_cost_session_create(topology, &p.session);
+    if (status == KITH_OK)
+        status = place_in_session(&p, plan, is_quick, &found);
+    if (session == NULL)
+        ki_cost_session_destroy(p.session);
+    free(p.scratch.gpus);
     if (status == KITH_OK && placement != NULL)
         *placement = found;
     else

@@ -33,7 +33,7 @@ static const struct {
 } ops[] = {
     { "all_reduce", KITH_COST_ALL_REDUCE, 2 }, { "reduce_scatter", KITH_COST_REDUCE_SCATTER, 1 },
     { "all_gather", KITH_COST_ALL_GATHER, 1 }, { "all_to_all", KITH_COST_ALL_TO_ALL, 1 },
-    { "send_recv", KITH_COST_SEND_RECV, 0 },         { "shift", KITH_COST_SHIFT, 0 },
+    { "send_recv", KITH_COST_SEND_RECV, 0 },   { "shift", KITH_COST_SHIFT, 0 },
 };
 
 const char *kith_plan_link_name(kith_plan_link link)

@@ -11,6 +11,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "core/base/error.h"
+#include "cost.h"
 #include "grow.h"
 #include "place.h"
 #include "plan_parts.h"
@@ -43,6 +44,7 @@ typedef struct search {
     layout *layouts;
     int layout_count, layout_room;
     ki_layout_memo memo;
+    ki_cost_session *session; /* for prices */
     kith_plan *plans;
     int capacity, count, tried;
     double placed, most_placed; /* layouts, for telling how far it is */
@@ -202,7 +204,7 @@ static kith_status place_one(search *s, const layout *l, bool is_quick, kith_pla
         o.progress = pass_on;
         o.progress_arg = s;
     }
-    return ki_layout_make_placed(s->topology, s->model, &o, &s->memo, is_quick, plan, NULL);
+    return ki_layout_make_placed(s->topology, s->model, &o, &s->memo, is_quick, s->session, plan, NULL);
 }
 
 static int compare_steps(const void *a, const void *b)
@@ -324,6 +326,8 @@ kith_status kith_plan_search(const kith_topology *topology, const kith_model *mo
         status = try_all(s);
     if (status == KITH_OK && s->tried == 0)
         status = nothing_fits(s);
+    if (status == KITH_OK && topology != NULL)
+        status = ki_cost_session_create(topology, &s->session);
     if (status == KITH_OK)
         status = place_best(s);
     if (status == KITH_OK) {
@@ -331,6 +335,7 @@ kith_status kith_plan_search(const kith_topology *topology, const kith_model *mo
         *tried = s->tried;
     }
     ki_layout_memo_fini(&s->memo);
+    ki_cost_session_destroy(s->session);
     free(s->layouts);
     free(s);
     return status;

@@ -95,7 +95,7 @@ static double check_sizes(const char *what, const kith_topology *t, int tp, int 
     assert_int_equal(status, KITH_OK);
     trial try = { .what = what, .t = t, .sizes = p->sizes, .bound = p->lower_bound, .cheapest = INFINITY };
     ki_uses_make(&o, &p->sizes, try.uses);
-    assert_int_equal(ki_ring_maker_init(&try.maker, t), KITH_OK);
+    assert_int_equal(ki_ring_maker_init(&try.maker, t, NULL), KITH_OK);
     for (int g = 0; g < count; g++)
         gpus[g] = g;
     if (count <= ALL_ORDERS)
