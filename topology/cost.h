@@ -173,7 +173,7 @@ void ki_rounds_fini(ki_rounds *rounds);
 /* ---- cost_memory.c: many prices on the same nodes ---- */
 
 /* Short plans; a new one takes the place of another with the same hash. */
-enum { KI_ROUNDS_REMEMBERED = 256, KI_MOST_RANKS_REMEMBERED = 32 };
+enum { KI_MOST_RANKS_REMEMBERED = 32 };
 typedef struct ki_rounds_memory {
     struct ki_remembered_plan {
         const ki_algo *algo; /* NULL: empty */
@@ -181,7 +181,8 @@ typedef struct ki_rounds_memory {
         unsigned char node_of[KI_MOST_RANKS_REMEMBERED]; /* zeros behind size */
         double nbytes;
         ki_rounds rounds;
-    } plans[KI_ROUNDS_REMEMBERED];
+    } * plans;
+    size_t room;
 } ki_rounds_memory;
 /* NULL: not known, or too large to be. */
 const ki_rounds *ki_rounds_recall(const ki_cost_case *c, const ki_algo *algo, const int *hosts);

@@ -10,10 +10,14 @@
 #include "core/base/mem.h"
 #include <string.h>
 
+enum { FEW_PLANS = 32, MANY_PLANS = 1024 }; /* remembered for one price, for many */
+
 static void rounds_memory_fini(ki_rounds_memory *memory)
 {
-    for (int i = 0; i < KI_ROUNDS_REMEMBERED; i++)
+    for (size_t i = 0; memory->plans != NULL && i < memory->room; i++)
         ki_rounds_fini(&memory->plans[i].rounds);
+    ki_free(NULL, memory->plans);
+    memory->plans = NULL;
 }
 
 /* What is asked for; the place where it is, if it is known. NULL: too large to be. */
@@ -30,7 +34,7 @@ static struct ki_remembered_plan *place_of(const ki_cost_case *c, const ki_algo 
     hash = ki_hash(hash, &algo->kind, sizeof algo->kind);
     hash = ki_hash(hash, &wanted->size, sizeof wanted->size);
     hash = ki_hash(hash, &wanted->nbytes, sizeof wanted->nbytes);
-    return &c->rounds->plans[hash % KI_ROUNDS_REMEMBERED];
+    return &c->rounds->plans[hash % c->rounds->room];
 }
 
 const ki_rounds *ki_rounds_recall(const ki_cost_case *c, const ki_algo *algo, const int *hosts)
@@ -54,11 +58,22 @@ bool ki_rounds_remember(const ki_cost_case *c, const ki_algo *algo, const int *h
     return true;
 }
 
-kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count)
+static kith_status init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count, size_t plans)
 {
     *session = (ki_cost_session){ .t = t };
     kith_status status = ki_paths_create(t, gpus, count, &session->paths);
-    return status == KITH_OK ? ki_flows_create(session->paths, 2 * count, &session->flows) : status;
+    if (status == KITH_OK)
+        status = ki_flows_create(session->paths, 2 * count, &session->flows);
+    if (status != KITH_OK)
+        return status;
+    session->rounds.room = plans;
+    session->rounds.plans = (struct ki_remembered_plan *)ki_calloc(NULL, plans, sizeof *session->rounds.plans);
+    return session->rounds.plans != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
+}
+
+kith_status ki_cost_session_init(ki_cost_session *session, const kith_topology *t, const int *gpus, size_t count)
+{
+    return init(session, t, gpus, count, FEW_PLANS);
 }
 
 void ki_cost_session_fini(ki_cost_session *session)
@@ -87,7 +102,7 @@ kith_status ki_cost_session_create(const kith_topology *t, ki_cost_session **ses
     for (int i = 0; status == KITH_OK && i < count; i++)
         all[i] = i;
     if (status == KITH_OK)
-        status = ki_cost_session_init(made, t, all, (size_t)count);
+        status = init(made, t, all, (size_t)count, MANY_PLANS);
     if (status == KITH_OK && (made->ring_sets = ki_ring_sets_create()) == NULL)
         status = KITH_ERR_NO_MEMORY;
     ki_free(NULL, all);

@@ -353,11 +353,10 @@ static double price_round(const ki_cost_case *c, const ki_round_message *m, size
  * unknown bandwidth count as if they took no time, so what comes out then is the least it can be. */
 static kith_status price_rounds(const ki_cost_case *c, const ki_rounds *rounds, ki_price *price)
 {
-    double *time_s = (double *)ki_calloc(NULL, (size_t)c->group_count, sizeof *time_s);
-    double *latency_s = (double *)ki_calloc(NULL, (size_t)c->group_count, sizeof *latency_s);
-    kith_status status = time_s != NULL && latency_s != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
-    double longest_s = 0;
-    bool has_memory = status == KITH_OK;
+    double *time_s = (double *)ki_calloc(NULL, (size_t)c->group_count, 2 * sizeof *time_s), longest_s = 0;
+    double *latency_s = time_s != NULL ? time_s + c->group_count : NULL;
+    bool has_memory = time_s != NULL;
+    kith_status status = has_memory ? KITH_OK : KITH_ERR_NO_MEMORY;
     for (size_t i = 0, last; has_memory && i < rounds->count && longest_s * rounds->repeat < c->limit_s; i = last) {
         for (last = i + 1; last < rounds->count && rounds->messages[last].round == rounds->messages[i].round; last++)
             ;
@@ -370,7 +369,6 @@ static kith_status price_rounds(const ki_cost_case *c, const ki_rounds *rounds, 
             price->latency_s = latency_s[g] * rounds->repeat;
         }
     ki_free(NULL, time_s);
-    ki_free(NULL, latency_s);
     return status;
 }
 

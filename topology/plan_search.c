@@ -29,7 +29,7 @@
 typedef struct layout {
     int tp, cp, ep, dp, pp;
     int64_t microbatches;
-    double estimate_s;
+    double estimate_s, least_s; /* least_s: computing and idling alone */
     int index; /* in which it was tried: order of equal ones */
 } layout;
 
@@ -103,6 +103,7 @@ static kith_status try_layout(search *s, layout l)
     if (!plan.memory.fits)
         return KITH_OK;
     l.estimate_s = s->topology != NULL ? ki_layout_estimate(&plan, &s->room) : plan.step_s[KITH_PLAN_NVLINK];
+    l.least_s = plan.steps[KITH_PLAN_NVLINK].compute_s * (1 + plan.bubble);
     return add_layout(s, l);
 }
 
@@ -181,6 +182,12 @@ static void keep(search *s, const kith_plan *plan)
     s->plans[at] = *plan;
 }
 
+/* Communication only adds to it: not shown, wherever its ranks go. */
+static bool is_hopeless(const search *s, const layout *l)
+{
+    return s->count == s->capacity && l->least_s > step_of(&s->plans[s->count - 1]) * (1 + 1e-9);
+}
+
 /* How many are made in full. Without a machine the estimate is the time itself. */
 static int64_t placed_most(const search *s)
 {
@@ -241,15 +248,18 @@ static kith_status place_best(search *s)
         qsort(s->layouts, (size_t)s->layout_count, sizeof s->layouts[0], compare_layouts);
     for (int i = 0; i < s->layout_count && left > 0; i++) {
         kith_plan plan;
-        kith_status status = place_one(s, &s->layouts[i], true, &plan);
+        kith_status status = KITH_OK;
+        bool is_skipped = is_hopeless(s, &s->layouts[i]);
+        if (!is_skipped)
+            status = place_one(s, &s->layouts[i], true, &plan);
         if (status != KITH_OK && status != KITH_ERR_INVALID_ARG && status != KITH_ERR_UNSUPPORTED)
             return status;
         left -= status != KITH_ERR_INVALID_ARG;
         s->placed += status != KITH_ERR_INVALID_ARG;
-        if (status == KITH_OK)
-            keep(s, &plan);
-        else
+        if (status != KITH_OK)
             refusal = status;
+        else if (!is_skipped)
+            keep(s, &plan);
     }
     if (s->count == 0)
         return refusal;
