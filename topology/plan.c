@@ -102,23 +102,17 @@ static void fill_batch(kith_plan_options *o)
         o->global_batch = (int64_t)together * o->microbatches;
 }
 
-static void fill_rest(kith_plan_options *o, const kith_model *model)
+static kith_status fill_rest(kith_plan_options *o, const kith_model *model)
 {
     bool is_short = model->positions > 0 && model->positions < DEFAULT_SEQUENCE;
     default_count(&o->sequence, is_short ? model->positions : DEFAULT_SEQUENCE);
     default_int(&o->parameter_nbytes, 2);
     default_int(&o->gradient_nbytes, o->parameter_nbytes == 4 ? 4 : 2);
-    if (ki_layout_is_v(o->schedule))
-        o->chunks = 2;
-    else if (!ki_layout_is_looped(o->schedule))
-        o->chunks = 1;
-    default_int(&o->chunks, 2);
-    if (o->pp == 1)
-        o->chunks = 1; /* nothing to interleave */
     if (o->order == NULL)
         o->order = KITH_MESH_DEFAULT_ORDER;
     if (!(o->efficiency > 0) && !(o->efficiency < 0))
         o->efficiency = DEFAULT_EFFICIENCY;
+    return ki_layout_choose_chunks(o->schedule, o->pp, &o->chunks);
 }
 
 /* ---- notes ---- */
@@ -143,6 +137,10 @@ static void add_notes(kith_plan *plan, const kith_topology *topology)
         ki_layout_note(plan, "the microbatches are no multiple of pp: with one the pipeline would idle less");
     if (o->pp > 1 && is_zero_bubble(o->schedule) && o->microbatches < 2 * o->pp - 1)
         ki_layout_note(plan, "fewer than 2 pp - 1 microbatches: with more a zero-bubble schedule would idle less");
+    if (o->pp > 1 && o->schedule == KITH_SCHEDULE_AUTO)
+        ki_layout_note(plan,
+                       "auto: a microbatch that waits for W counts as a whole one (kith schedule --cost A=1,G=1); "
+                       "where it is known to hold less, the pipeline may idle less");
     if (model->experts > 0 && o->tp > 1 && !o->sequence_parallel)
         ki_layout_note(plan, "experts with tp and without sequence parallelism: each tp rank sends all its tokens");
     if (model->experts > 0)
@@ -185,8 +183,9 @@ static kith_status prepare(const kith_topology *topology, const kith_model *mode
     if (status != KITH_OK)
         return status;
     fill_batch(&plan->options);
-    fill_rest(&plan->options, model);
-    status = ki_layout_check(plan);
+    status = fill_rest(&plan->options, model);
+    if (status == KITH_OK)
+        status = ki_layout_check(plan);
     if (status != KITH_OK)
         return status;
     const kith_plan_options *o = &plan->options;

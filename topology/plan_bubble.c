@@ -49,17 +49,37 @@ static void use_formula(const ki_layout_pipe *pipe, ki_layout_figures *figures)
 kith_status ki_layout_run_pipe(const ki_layout_pipe *pipe, ki_layout_memo *memo, ki_layout_figures *figures)
 {
     *figures = (ki_layout_figures){ 0, 0, { 1, 1, 1 }, 0 };
-    if (pipe->pp <= 1) /* gradients are accumulated one microbatch after the other */
-        return KITH_OK;
     if (!has_formula(pipe->kind))
         return ki_layout_simulate(pipe, memo, figures);
     use_formula(pipe, figures);
     return KITH_OK;
 }
 
+static bool has_any_chunks(kith_schedule_kind kind)
+{
+    return kind == KITH_SCHEDULE_NAIVE || ki_layout_is_looped(kind);
+}
+
+/* Where the kind has one number of chunks, a schedule of one microbatch tells whether it is this one. */
+kith_status ki_layout_choose_chunks(kith_schedule_kind kind, int pp, int *chunks)
+{
+    kith_schedule_options smallest = KITH_SCHEDULE_OPTIONS_INIT;
+    kith_schedule *schedule = NULL;
+    if (*chunks == 0) /* on one rank nothing is interleaved */
+        *chunks = ki_layout_is_v(kind) || (ki_layout_is_looped(kind) && pp != 1) ? 2 : 1;
+    if (*chunks < 0 || (unsigned)kind > KITH_SCHEDULE_AUTO || has_any_chunks(kind)) /* ki_layout_check()'s */
+        return KITH_OK;
+    smallest.kind = kind;
+    smallest.ranks = smallest.microbatches = 1;
+    smallest.chunks = *chunks;
+    kith_status status = kith_schedule_create(&smallest, &schedule);
+    kith_schedule_destroy(schedule);
+    return status;
+}
+
 double ki_layout_messages(kith_schedule_kind kind, int pp, int chunks, double microbatches, double *all)
 {
-    double parts = ki_layout_is_looped(kind) ? chunks : 1; /* borders that a rank sends over each way */
+    double parts = chunks; /* borders that a rank sends over each way */
     double borders = pp * parts - 1;
     if (ki_layout_is_v(kind)) {
         parts = pp > 2 ? 2 : 1; /* of two ranks each is an end of the V */

@@ -77,6 +77,9 @@ kith_status ki_layout_simulate(const ki_layout_pipe *pipe, ki_layout_memo *memo,
 bool ki_layout_is_v(kith_schedule_kind kind);
 /* Any number of chunks, around the ranks again and again. */
 bool ki_layout_is_looped(kith_schedule_kind kind);
+/* 0: what the kind has by default. KITH_ERR_INVALID_ARG for what it cannot have, as kith_schedule_create() says it;
+ * that the number is sane is left to ki_layout_check(). pp: of the layout. */
+kith_status ki_layout_choose_chunks(kith_schedule_kind kind, int pp, int *chunks);
 /* Messages of a pipeline in a step, in one direction: of the busiest rank, and of all ranks. */
 double ki_layout_messages(kith_schedule_kind kind, int pp, int chunks, double microbatches, double *all);
 

@@ -30,7 +30,7 @@ typedef struct layout {
     int tp, cp, ep, dp, pp;
     int64_t microbatches;
     double estimate_s, least_s; /* least_s: computing and idling alone */
-    int index; /* in which it was tried: order of equal ones */
+    int index;                  /* in which it was tried: order of equal ones */
 } layout;
 
 typedef struct search {
@@ -297,6 +297,10 @@ static kith_status prepare(search *s, const kith_plan_options *options)
     if (s->world < 1 || s->world > 1 << 24)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: %d ranks to lay out; valid: 1 to %d", s->world, 1 << 24);
     kith_plan_options *o = &s->options;
+    int chunks = o->chunks;
+    status = ki_layout_choose_chunks(o->schedule, o->pp, &chunks);
+    if (status != KITH_OK)
+        return status;
     if (o->micro_batch < 0 || o->microbatches < 0 || o->global_batch < 0 || o->micro_batch > INT64_C(1) << 32 ||
         o->microbatches > INT64_C(1) << 32)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: a batch is negative or absurdly large");

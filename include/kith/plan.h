@@ -72,7 +72,8 @@ typedef struct kith_plan_options {
     int zero;             /* 0: optimizer replicated over dp; 1: sharded; 2: and gradients; 3: and parameters */
     kith_recompute recompute;
     kith_schedule_kind schedule; /* all but custom */
-    int chunks;                  /* on each rank with interleaved, looped-bfs and interleaved-zb; 0: 2 there */
+    int chunks;                  /* on each rank, as in kith_schedule_options; 0: 2 with zb-v, dualpipe-v and, where pp
+                                    is not 1, interleaved, looped-bfs and interleaved-zb; 1 with the others */
     const char *order;           /* NULL: "tp-cp-ep-dp-pp"; borrowed by the plan */
     double peak_tflops;          /* of one GPU in that precision; 0: from the GPU's name, else 312 (assumed) */
     double efficiency;           /* share of it that GEMMs reach; 0: 0.5 */

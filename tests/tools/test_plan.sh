@@ -76,6 +76,8 @@ done
 check "auto has one chunk" test -z "$(grep "chunks of the model" "$work/out")"
 succeeds "$kith" plan --model llama-2-7b --pp 4 --microbatches 8 --schedule dualpipe-v
 check "two chunks in a V" out_has "schedule dualpipe-v, 2 chunks of the model on each stage"
+fails 1 "zb-v with 3 chunks a rank: it has 2" "$kith" plan --model llama-2-7b --pp 2 --chunks 3 --schedule zb-v
+fails 1 "1f1b with 3 chunks a rank: it has 1" "$kith" plan --model llama-2-7b --pp 2 --chunks 3 --search --world 8
 succeeds "$kith" plan --model llama-2-13b --search --world 32 --gpu A100 --zero 1 --global-batch 64 --schedule auto
 check "a search" out_has "of those that fit"
 
