@@ -109,8 +109,8 @@ kith_status ki_price_leaders(const ki_cost_case *c, ki_price *price);
 /* The cheapest of core/algo's and the ring, for a part of a larger algorithm. */
 kith_status ki_price_best(const ki_cost_case *c, ki_price *price);
 
-/* cost_alike.c: takes groups out of the case that cost what others in nodes of their kind cost. *kept: to be freed after
- * the case. */
+/* cost_alike.c: takes groups out of the case that cost what others in nodes of their kind cost. *kept: to be freed
+ * after the case. */
 kith_status ki_cost_unlike(ki_cost_case *c, int **kept);
 
 /* Ring of groups with several rings each: order is [size] GPUs of a group. */
@@ -126,9 +126,9 @@ kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring
 #define KI_MOST_RINGS 16
 int ki_multi_rings(const ki_cost_case *c, int g, int *orders, double *shares);
 
-/* ring_search.c: rings over a group inside one node that together carry most over its links, widest first; shares sum up
- * to 1. orders has room for most * size GPUs. Returns how many; 0: size is not 3 to 8, or the links make no ring; -1: no
- * memory. */
+/* ring_search.c: rings over a group inside one node that together carry most over its links, widest first; shares sum
+ * up to 1. orders has room for most * size GPUs. Returns how many; 0: size is not 3 to 8, or the links make no ring;
+ * -1: no memory. */
 int ki_find_rings(ki_paths *paths, const int *group, int size, bool is_direct_only, int most, int *orders,
                   double *shares);
 

@@ -1,8 +1,8 @@
 /* topology/cost_alike.c - nodes that do the same are priced once.
  *
  * Groups that stay inside their nodes meet nobody from another node. So of nodes of one kind whose groups have the same
- * members in the same order one stands for all: on 512 nodes, each with its tp groups, 511 need not be looked at. What is
- * priced is the same to the last bit, as the first of the nodes is kept.
+ * members in the same order one stands for all: on 512 nodes, each with its tp groups, 511 need not be looked at. The
+ * price is the same to the last bit, as the first of the nodes is kept.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -5,8 +5,8 @@
  *
  * Rings that together carry most are not always the fastest: each has its latency, and they meet on PCIe. So those over
  * direct links alone count as well as those over all links, and so does one ring: the cheapest of each group
- * (ring_order.c), and the groups as they were given. What costs least is the price, so more links never make it dearer by
- * the choice of rings.
+ * (ring_order.c), and the groups as they were given. What costs least is the price, so more links never make it dearer
+ * by the choice of rings.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -104,8 +104,8 @@ typedef struct ki_price_memory {
 
 kith_status ki_memory_init(ki_price_memory *memory, int most_ranks);
 void ki_memory_fini(ki_price_memory *memory);
-/* Seconds of a step that an axis takes with these groups alone on the machine; where that is not below limit_s, anything
- * from there on. groups: not in the second half of w->scratch. */
+/* Seconds of a step that an axis takes with these groups alone on the machine; where that is not below limit_s,
+ * anything from there on. groups: not in the second half of w->scratch. */
 kith_status ki_memory_price(ki_search *w, ki_price_memory *memory, int axis, const int *groups, int size, int count,
                             double limit_s, double *step_s);
 /* Axes that cost something, inner ones first; returns how many. */
