@@ -220,7 +220,7 @@ static int apply(ki_topo_options *options, int option, char **argv)
     case OPTION_NODES:
         return set_nodes(options, optarg);
     case OPTION_GPU:
-        options->reading.gpu = optarg;
+        options->reading.gpu = options->planning.gpu = optarg;
         return KI_EXIT_OK;
     case OPTION_CONSTANTS:
         options->reading.constants_path = optarg;

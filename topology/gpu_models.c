@@ -8,7 +8,10 @@
  */
 #include "model.h"
 
+#include "core/base/error.h"
+
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* word, NVLink generation, links, bridge, SXM likely, PCIe, memory GB, TFLOP/s, compute capability */
@@ -92,4 +95,16 @@ const ki_gpu_model *ki_gpu_model_find(const char *name, int compute_capability)
 {
     const ki_gpu_model *model = find_by_name(name);
     return model != NULL ? model : find_by_name(model_of_capability(compute_capability));
+}
+
+kith_status ki_gpu_model_check(const char *name)
+{
+    char words[512] = "";
+    size_t used = 0;
+    if (name == NULL || find_by_name(name) != NULL)
+        return KITH_OK;
+    for (size_t i = 0; i < sizeof models / sizeof models[0] && used < sizeof words; i++)
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", i > 0 ? ", " : "", models[i].word);
+    return ki_fail_quiet(KITH_ERR_INVALID_ARG, "GPU '%.40s' is not known; valid: a name with one of these in it: %s",
+                         name, words);
 }

@@ -145,11 +145,14 @@ static kith_status begin(const kith_topology_options *options, kith_topology **t
         return ki_fail_quiet(KITH_ERR_INVALID_ARG,
                              "topology: options have struct_size 0; start from KITH_TOPOLOGY_OPTIONS_INIT");
     kith_status status = ki_topology_create(options, t);
-    if (status != KITH_OK || (*t)->options.node_count >= 0)
+    if (status != KITH_OK)
         return status;
-    status =
-        ki_fail_quiet(KITH_ERR_INVALID_ARG, "topology: node_count is %d; valid: 0 or more", (*t)->options.node_count);
-    kith_topology_destroy(*t);
+    status = ki_gpu_model_check((*t)->options.gpu);
+    if (status == KITH_OK && (*t)->options.node_count < 0)
+        status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "topology: node_count is %d; valid: 0 or more",
+                               (*t)->options.node_count);
+    if (status != KITH_OK)
+        kith_topology_destroy(*t);
     return status;
 }
 

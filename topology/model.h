@@ -160,5 +160,7 @@ typedef struct ki_gpu_model {
     int compute_capability;
 } ki_gpu_model;
 const ki_gpu_model *ki_gpu_model_find(const char *name, int compute_capability);
+/* KITH_ERR_INVALID_ARG for a name that is of no model here; NULL is fine. */
+kith_status ki_gpu_model_check(const char *name);
 
 #endif

@@ -68,8 +68,7 @@ kith_status ki_layout_use_gpus(kith_plan *plan, const kith_topology *topology)
     const ki_gpu_model *said = ki_gpu_model_find(o->gpu, 0);
     double peak = 0, memory = 0;
     if (o->gpu != NULL && said == NULL && !(o->peak_tflops > 0 && o->gpu_memory_nbytes > 0))
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
-                             "plan: GPU '%.40s' is not known; give its peak and its memory instead", o->gpu);
+        return ki_gpu_model_check(o->gpu);
     if (topology != NULL) {
         use_topology(o, topology, &peak, &memory);
     } else if (said != NULL) {

@@ -220,7 +220,8 @@ typedef struct kith_doubt {
 typedef struct kith_topology_options {
     size_t struct_size;
     const char *constants_path; /* JSON that replaces rows of the table of constants; NULL: none */
-    const char *gpu;            /* model of the GPUs where the source does not say ("H100", "A100"); NULL */
+    const char *gpu;            /* model of the GPUs where the source does not say ("H100", "A100"); NULL.
+                                   KITH_ERR_INVALID_ARG for one that is not known */
     const char *nodes;          /* only these nodes ("gpu[001-016]"), as a job was given; NULL: all */
     int node_count;             /* with a description of one node and no switches: how many of them; 0: 1 */
 } kith_topology_options;

@@ -48,6 +48,13 @@ fails 2 "--nodes 3 cannot be used: 1 node is listed" "$kith" topo --nodes 3 brid
 fails 2 "--nodes needs a number" "$kith" topo --nodes 0 bridges.json
 fails 2 "--nodes needs a list" "$kith" topo --nodes "" bridges.json
 succeeds "$kith" topo --gpu A100 unsaid.json
+succeeds "$kith" topo --gpu H100 --model gpt2 --tp 2 unsaid.json
+check "a plan on the machine hears of the GPU, too" out_has "989 TFLOP/s peak"
+fails 2 "GPU 'NOSUCH' is not known; valid: a name with one of these in it: GB300" "$kith" topo --gpu NOSUCH unsaid.json
+topo_said=$(sed 's/.*: GPU/GPU/' "$work/err")
+fails 1 "GPU 'NOSUCH' is not known" "$kith" plan --model gpt2 --gpu NOSUCH
+check "both say it in the same words" same "$(sed 's/.*: GPU/GPU/' "$work/err")" "$topo_said"
+fails 1 "GPU 'NOSUCH' is not known" "$kith" plan --model gpt2 --gpu NOSUCH --input unsaid.json
 
 # ---- placement ----
 succeeds "$kith" topo --tp 2 --format json bridges.json
