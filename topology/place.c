@@ -63,6 +63,15 @@ static kith_status list_leftover(const ki_search *w, kith_placement *p)
     return KITH_OK;
 }
 
+/* Partitions of a node are of interest where a group fits into one. */
+static bool is_in_node(const ki_search *w, int axis)
+{
+    for (int k = 0; axis >= 0 && k < kith_topology_kind_count(w->t); k++)
+        if (w->islands.usable_count[k] >= w->sizes.size[axis])
+            return true;
+    return false;
+}
+
 static kith_status answer(ki_search *w, kith_placement **placement)
 {
     bool is_identity = !w->has_candidate || !ki_candidate_is_better(&w->best, &w->identity);
@@ -84,12 +93,13 @@ static kith_status answer(ki_search *w, kith_placement **placement)
         status = list_leftover(w, p);
     }
     int axis = ki_innermost_axis(&w->sizes);
+    bool has_first = w->has_first && (is_identity || w->knows_first) && is_in_node(w, axis);
     ki_report_input input = { .islands = &w->islands,
                               .uses = w->uses,
                               .price = &chosen->price,
                               .identity_price = &w->identity.price,
                               .identity = w->identity.gpus,
-                              .first = w->has_first && (is_identity || w->knows_first) ? &w->first : NULL,
+                              .first = has_first ? &w->first : NULL,
                               .first_axis = axis,
                               .cut = chosen->cut,
                               .identity_cut = w->identity.cut,

@@ -269,6 +269,7 @@ struct kith_placement {
     int rank_count;
     ki_sizes sizes;
     kith_axis_report axes[KI_AXES];
+    kith_link first_before; /* bottleneck of the innermost axis in the order of the numbers, where another was taken */
     int *leftover;
     int leftover_count;
     double cost, identity_cost, lower_bound;

@@ -41,14 +41,6 @@ static void add_groups(ki_text *text, const kith_topology *t, const kith_axis_re
 
 /* ---- what was decided ---- */
 
-static const char *slowest_name(const kith_topology *t, const kith_cost *cost, char *buffer, size_t nbytes)
-{
-    kith_link link = { .type = cost->slowest };
-    if (cost->slowest_from >= 0)
-        link = kith_topology_link(t, cost->slowest_from, cost->slowest_to);
-    return kith_link_name(&link, buffer, nbytes);
-}
-
 static void explain_order(kith_placement *p, const kith_topology *t, const ki_report_input *in)
 {
     const kith_axis_report *axis = in->first_axis >= 0 ? &p->axes[in->first_axis] : NULL;
@@ -68,7 +60,7 @@ static void explain_order(kith_placement *p, const kith_topology *t, const ki_re
     ki_text groups = { 0 };
     add_groups(&groups, t, axis);
     kith_link_name(&axis->bottleneck, now, sizeof now);
-    slowest_name(t, &axis->identity_cost, before, sizeof before);
+    kith_link_name(&p->first_before, before, sizeof before);
     if (strcmp(now, before) != 0)
         ki_placement_note(p, false, "%s groups%s: %s instead of %s in the order of the numbers", axis->name,
                           ki_text_chars(&groups), now, before);
@@ -196,7 +188,7 @@ static void warn_leaving(kith_placement *p, const kith_topology *t, int a)
     if (axis->size == 1 || !axis->leaves_nvlink || axis->bottleneck_from < 0)
         return;
     double nvlink = widest_direct(t, axis);
-    if (nvlink <= 0)
+    if (nvlink <= 0 || axis->cost.gbps > nvlink) /* several NICs can carry more than the NVLinks of a pair */
         return;
     kith_link_name(&axis->bottleneck, link, sizeof link);
     int from = ki_print_gpu_number(t, axis->bottleneck_from), to = ki_print_gpu_number(t, axis->bottleneck_to);

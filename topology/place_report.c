@@ -106,6 +106,27 @@ static kith_status report_axis(kith_placement *p, ki_ring_maker *maker, int a, c
     return KITH_OK;
 }
 
+/* What the innermost axis would need in the order of the numbers. */
+static kith_status look_before(kith_placement *p, ki_ring_maker *maker, const ki_report_input *in)
+{
+    int a = in->first_axis;
+    kith_axis_report before = { .size = p->sizes.size[a], .bottleneck = { .type = KITH_LINK_SELF } };
+    before.group_count = p->rank_count / before.size;
+    size_t world = (size_t)p->rank_count;
+    int *groups = (int *)ki_calloc(NULL, 2 * world, sizeof *groups);
+    if (groups == NULL)
+        return KITH_ERR_NO_MEMORY;
+    ki_axis_groups(&p->sizes, a, in->identity, groups);
+    before.rings = groups + world;
+    kith_status status = ki_rings_make(maker, a, &in->uses[a], groups, before.size, before.group_count, groups + world);
+    walk w = { maker->t, &before, INT_MAX, 0 };
+    if (status == KITH_OK)
+        walk_rings(&w, ki_use_is_chain(&in->uses[a]));
+    p->first_before = before.bottleneck;
+    ki_free(NULL, groups);
+    return status;
+}
+
 kith_status ki_placement_report(kith_placement *p, ki_ring_maker *maker, const ki_report_input *in)
 {
     for (int a = 0; a < KI_AXES; a++) {
@@ -115,5 +136,5 @@ kith_status ki_placement_report(kith_placement *p, ki_ring_maker *maker, const k
     }
     if (in->first != NULL && in->first_axis >= 0)
         p->axes[in->first_axis].equally_good = in->first->equally_good;
-    return KITH_OK;
+    return in->first_axis >= 0 && !in->is_identity ? look_before(p, maker, in) : KITH_OK;
 }
