@@ -97,19 +97,35 @@ static void draw_socket_link(ki_drawing *drawing, const ki_node_layout *layout, 
     ki_draw_text(drawing, KI_STYLE_FAINT, (from + to) / 2, middle + 14, to - from - 4, 0.5, "SYS");
 }
 
+/* Into buffer, with an ellipsis where it is too long; characters stay whole. */
+static const char *shorten(char *buffer, size_t nbytes, const char *text)
+{
+    if ((size_t)snprintf(buffer, nbytes, "%s", text) < nbytes)
+        return buffer;
+    size_t end = nbytes - 4;
+    while (end > 0 && ((unsigned char)buffer[end] & 0xc0) == 0x80)
+        end--;
+    memcpy(buffer + end, "...", 4);
+    return buffer;
+}
+
 static void describe_node(ki_node_layout *layout, int same_count)
 {
     const kith_node_kind *kind = layout->kind;
     ki_region *node = &layout->regions[0];
     const char *gpu = kind->gpu_count > 0 ? kind->gpus[0].name : NULL;
+    char name[84], gpu_name[84], cpu_name[64];
     if (same_count > 1)
-        snprintf(node->title, sizeof(node->title), "%.100s, one of %d equal nodes", layout->node_name, same_count);
+        snprintf(node->title, sizeof(node->title), "%s, one of %d equal nodes",
+                 shorten(name, sizeof(name), layout->node_name), same_count);
     else
-        snprintf(node->title, sizeof(node->title), "%.120s", layout->node_name);
-    snprintf(node->detail, sizeof(node->detail), "%d GPU%s%s%.80s, %d NIC%s%s%.60s%s%.60s", kind->gpu_count,
-             kind->gpu_count == 1 ? "" : "s", gpu != NULL ? ": " : "", gpu != NULL ? gpu : "", kind->nic_count,
+        shorten(node->title, sizeof(node->title), layout->node_name);
+    snprintf(node->detail, sizeof(node->detail), "%d GPU%s%s%s, %d NIC%s%s%s%s", kind->gpu_count,
+             kind->gpu_count == 1 ? "" : "s", gpu != NULL ? ": " : "",
+             shorten(gpu_name, sizeof(gpu_name), gpu != NULL ? gpu : ""), kind->nic_count,
              kind->nic_count == 1 ? "" : "s", kind->cpu_model != NULL ? ", " : "",
-             kind->cpu_model != NULL ? kind->cpu_model : "", kind->is_virtual ? ", a virtual machine" : "", "");
+             shorten(cpu_name, sizeof(cpu_name), kind->cpu_model != NULL ? kind->cpu_model : ""),
+             kind->is_virtual ? ", a virtual machine" : "");
 }
 
 static void draw_node(ki_drawing *drawing, const ki_node_layout *layout, double x, double y)
@@ -282,12 +298,13 @@ static void count_text(const kith_topology *topology, char *text, size_t nbytes)
 /* Drawn last, when the width is known; its height is fixed. */
 static void draw_head(ki_drawing *drawing, const kith_topology *topology, const ki_groups *groups)
 {
-    char counts[256], doubts[48], source[200] = "";
+    char counts[256], doubts[48], name[320], format[64], source[416] = "";
     const kith_node_kind *kind = kith_topology_kind(topology, 0);
     int doubt_count = ki_topo_doubt_count(topology);
     count_text(topology, counts, sizeof(counts));
     if (kind != NULL && !ki_kind_is_empty(kind))
-        snprintf(source, sizeof(source), "; read from %.80s (%.60s)", kind->name, kind->format);
+        snprintf(source, sizeof(source), "; read from %s (%s)", shorten(name, sizeof(name), kind->name),
+                 shorten(format, sizeof(format), kind->format));
     snprintf(doubts, sizeof(doubts), "%d doubt%s", doubt_count, doubt_count == 1 ? "" : "s");
     double pill = doubt_count > 0 ? ki_text_width(doubts, 12, true) + 24 : 0, right = MARGIN + drawing->width;
     ki_draw_text(drawing, KI_STYLE_TITLE, MARGIN, MARGIN + 18, drawing->width - pill - 12, 0, "%s", drawing->title);
@@ -304,13 +321,13 @@ static void draw_head(ki_drawing *drawing, const kith_topology *topology, const 
 
 static char *title_of(const kith_topology *topology)
 {
-    char text[256];
+    char text[256], name[204];
     int nodes = kith_topology_node_count(topology);
     const char *first = nodes > 0 ? kith_topology_node(topology, 0)->name : "machine";
     if (nodes > 1)
         snprintf(text, sizeof(text), "Cluster of %d nodes", nodes);
     else
-        snprintf(text, sizeof(text), "Machine %.200s", first);
+        snprintf(text, sizeof(text), "Machine %s", shorten(name, sizeof(name), first));
     ki_text_clean(text);
     return strdup(text);
 }
