@@ -14,6 +14,7 @@
 const char *const ki_axis_names[KI_AXES] = { "tp", "cp", "ep", "dp", "pp" };
 
 enum { MOST_UNITS = 64 };
+enum { MOST_TRIED = 1024, MOST_LISTED = 12 }; /* tp that would fit */
 
 /* ---- order ---- */
 
@@ -159,6 +160,18 @@ static void say_sizes(ki_text *text, const int *size)
             ki_text_add(text, "%s%s %d", text->length > 0 ? " x " : "", ki_axis_names[a], size[a]);
 }
 
+/* Of those that are tried; there is one. */
+static int largest_tp(ki_sizes *sizes, const ki_islands *islands, int wanted_tp)
+{
+    int tp = islands->total < MOST_TRIED ? islands->total : MOST_TRIED;
+    for (; tp > 1; tp--) {
+        sizes->size[KI_TP] = tp;
+        if (tp != wanted_tp && fits(sizes, islands))
+            break;
+    }
+    return tp;
+}
+
 static void say_valid(ki_text *text, ki_sizes *sizes, const ki_islands *islands)
 {
     int wanted_tp = sizes->size[KI_TP], wanted_dp = sizes->size[KI_DP], listed = 0, low = 0, high = wanted_dp;
@@ -169,10 +182,14 @@ static void say_valid(ki_text *text, ki_sizes *sizes, const ki_islands *islands)
     if (low > 0)
         ki_text_add(text, "dp up to %d", low);
     sizes->size[KI_DP] = wanted_dp;
-    for (int tp = 1; tp <= islands->total && tp <= 1024 && listed < 12; tp++) {
+    for (int tp = 1; tp <= islands->total && tp <= MOST_TRIED && listed <= MOST_LISTED; tp++) {
         sizes->size[KI_TP] = tp;
-        if (tp != wanted_tp && fits(sizes, islands))
-            ki_text_add(text, "%s%d", listed++ > 0 ? ", " : text->length > 0 ? ", or tp " : "tp ", tp);
+        if (tp == wanted_tp || !fits(sizes, islands))
+            continue;
+        if (++listed > MOST_LISTED)
+            ki_text_add(text, ", ... up to %d", largest_tp(sizes, islands, wanted_tp));
+        else
+            ki_text_add(text, "%s%d", listed > 1 ? ", " : text->length > 0 ? ", or tp " : "tp ", tp);
     }
     sizes->size[KI_TP] = wanted_tp;
     if (text->length == 0)

@@ -120,6 +120,7 @@ kith_status ki_layout_choose_world(const kith_plan_options *o, const kith_topolo
 
 /* Up to how many ranks next to each other stay on one kind of link. */
 typedef struct ki_layout_room {
+    int total;                         /* GPUs that may be used and answer */
     int nvlink_size;                   /* on NVLink, also where it is not known how GPUs are linked */
     int island_size;                   /* in a node or NVLink domain */
     double nvlink_gbps;                /* of the first pair of GPUs; the least of all kinds; 0: unknown */

@@ -91,6 +91,7 @@ kith_status ki_layout_room_of(const kith_topology *topology, ki_layout_room *roo
     if (status != KITH_OK)
         return status;
     int nvlink = ki_islands_nvlink_size(&islands);
+    room->total = islands.total;
     room->island_size = islands.most;
     room->nvlink_size = nvlink >= 0 ? nvlink : islands.most;
     room->ib_gbps = ki_layout_link_gbps(topology, KITH_PLAN_IB);

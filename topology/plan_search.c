@@ -285,6 +285,26 @@ static kith_status use_gpus(search *s)
     return status;
 }
 
+/* What is given must divide the world, one axis after the other. */
+static kith_status check_axes(const search *s)
+{
+    const int given[] = { s->options.tp, s->options.cp, s->options.ep, s->options.dp, s->options.pp };
+    int rest = s->world;
+    for (int a = 0; a < KI_AXES; a++) {
+        if (given[a] <= 1) /* open, or refused by the checks of a plan */
+            continue;
+        if (rest % given[a] != 0 && rest == s->world)
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: %s %d does not divide world %d", ki_axis_names[a],
+                                 given[a], s->world);
+        if (rest % given[a] != 0)
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                                 "plan: %s %d does not divide the %d ranks that the axes before it leave of world %d",
+                                 ki_axis_names[a], given[a], rest, s->world);
+        rest /= given[a];
+    }
+    return KITH_OK;
+}
+
 static kith_status prepare(search *s, const kith_plan_options *options)
 {
     kith_status status = ki_layout_copy_options(options, &s->options);
@@ -296,6 +316,13 @@ static kith_status prepare(search *s, const kith_plan_options *options)
         return status;
     if (s->world < 1 || s->world > 1 << 24)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "plan: %d ranks to lay out; valid: 1 to %d", s->world, 1 << 24);
+    if (s->topology != NULL && s->world > s->room.total)
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                             "plan: world %d is more than the %d GPUs that may be used and answer; valid: 1 to %d",
+                             s->world, s->room.total, s->room.total);
+    status = check_axes(s);
+    if (status != KITH_OK)
+        return status;
     kith_plan_options *o = &s->options;
     int chunks = o->chunks;
     status = ki_layout_choose_chunks(o->schedule, o->pp, &chunks);
@@ -312,9 +339,22 @@ static kith_status prepare(search *s, const kith_plan_options *options)
     return use_gpus(s);
 }
 
-/* Why nothing could be tried: the reason of the plain layout, all ranks data-parallel, where it has one. */
-static kith_status nothing_fits(const search *s)
+/* Why nothing could be tried: an axis that is given and by itself is refused, else what all have to divide. */
+static kith_status nothing_fits(search *s)
 {
+    const kith_plan_options *given = &s->options;
+    const layout alone[] = { { given->tp, 1, 1, 1, 1, .microbatches = 1 },
+                             { 1, given->cp, 1, 1, 1, .microbatches = 1 },
+                             { 1, 1, given->ep, 1, 1, .microbatches = 1 },
+                             { 1, 1, 1, 1, given->pp, .microbatches = given->pp } };
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++) {
+        kith_plan plan;
+        kith_plan_options o = options_of(s, &alone[i]);
+        o.global_batch = 0;
+        if (alone[i].tp * alone[i].cp * alone[i].ep * alone[i].pp > 1 &&
+            ki_layout_make(NULL, s->model, &o, &s->memo, &plan) == KITH_ERR_INVALID_ARG)
+            return KITH_ERR_INVALID_ARG;
+    }
     return ki_fail_quiet(KITH_ERR_INVALID_ARG,
                          "plan: no layout of %d ranks divides the model's %lld heads and %lld layers and a global "
                          "batch of %lld by microbatches of %lld",

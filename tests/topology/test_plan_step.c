@@ -271,7 +271,7 @@ static void test_search_keeps_what_is_given(void **state)
     assert_int_equal(count, 0);
     o.tp = 7;
     expect_refused("tp 7", kith_plan_search(NULL, &model, &o, 32, plans, 3, &count, &tried), KITH_ERR_INVALID_ARG,
-                   "no layout of 32 ranks");
+                   "tp 7 does not divide world 32");
     expect_refused("no ranks", kith_plan_search(NULL, &model, &o, 0, plans, 3, &count, &tried), KITH_ERR_INVALID_ARG,
                    "0 ranks");
 }
