@@ -68,6 +68,17 @@ static int fail(kith_status status)
     return EXIT_FAILED;
 }
 
+/* A name that is in no list is wrong usage; a file that cannot be used is not. */
+static int find_model(const ki_plan_request *request, kith_model *model)
+{
+    kith_status status =
+        request->config != NULL ? kith_model_read(request->config, model) : kith_model_named(request->model, model);
+    if (status == KITH_OK)
+        return KI_EXIT_OK;
+    int result = fail(status);
+    return request->config == NULL ? KI_EXIT_USAGE : result;
+}
+
 static int list_models(void)
 {
     const char *name;
@@ -179,13 +190,13 @@ static int answer(const ki_plan_request *request)
 {
     kith_model model;
     kith_topology *topology;
-    kith_status status =
-        request->config != NULL ? kith_model_read(request->config, &model) : kith_model_named(request->model, &model);
-    if (status == KITH_OK)
-        status = load(request, &topology);
+    int result = find_model(request, &model);
+    if (result != KI_EXIT_OK)
+        return result;
+    kith_status status = load(request, &topology);
     if (status != KITH_OK)
         return fail(status);
-    int result = request->is_search ? search(topology, &model, request) : make_one(topology, &model, request);
+    result = request->is_search ? search(topology, &model, request) : make_one(topology, &model, request);
     kith_topology_destroy(topology);
     return result;
 }

@@ -100,10 +100,10 @@ static bool read_long(int option, long low, long high, long *value)
     return false;
 }
 
-static bool read_int(int option, int low, int *value)
+static bool read_int(int option, int low, int high, int *value)
 {
     long read;
-    if (!read_long(option, low, INT_MAX, &read))
+    if (!read_long(option, low, high, &read))
         return false;
     *value = (int)read;
     return true;
@@ -203,19 +203,19 @@ static bool read_layout(int option, kith_plan_options *o)
 {
     switch (option) {
     case OPT_TP:
-        return read_int(option, 1, &o->tp);
+        return read_int(option, 1, INT_MAX, &o->tp);
     case OPT_PP:
-        return read_int(option, 1, &o->pp);
+        return read_int(option, 1, INT_MAX, &o->pp);
     case OPT_DP:
-        return read_int(option, 1, &o->dp);
+        return read_int(option, 1, INT_MAX, &o->dp);
     case OPT_CP:
-        return read_int(option, 1, &o->cp);
+        return read_int(option, 1, INT_MAX, &o->cp);
     case OPT_EP:
-        return read_int(option, 1, &o->ep);
+        return read_int(option, 1, INT_MAX, &o->ep);
     case OPT_ZERO:
-        return read_int(option, 0, &o->zero);
+        return read_int(option, 0, 3, &o->zero);
     case OPT_CHUNKS:
-        return read_int(option, 1, &o->chunks);
+        return read_int(option, 1, INT_MAX, &o->chunks);
     case OPT_BATCH:
         return read_count(option, &o->micro_batch);
     case OPT_MICROBATCHES:

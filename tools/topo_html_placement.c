@@ -177,8 +177,9 @@ void ki_topo_html_comparison(FILE *out, const ki_topo_machine *machine)
     }
     fputs("<p class=\"soft\">Time of a step's communication if all of it ran on one class of link: ", out);
     ki_text_escape(out, plan.model.name);
-    fprintf(out, ", tp %d, %lld sequences of %lld tokens in a microbatch%s.</p>\n", plan.options.tp,
-            (long long)plan.options.micro_batch, (long long)plan.options.sequence,
+    fprintf(out, ", tp %d, %lld sequence%s of %lld token%s in a microbatch%s.</p>\n", plan.options.tp,
+            (long long)plan.options.micro_batch, plan.options.micro_batch == 1 ? "" : "s",
+            (long long)plan.options.sequence, plan.options.sequence == 1 ? "" : "s",
             machine->has_plan ? "" : " (the model is an example; --model names another)");
     ki_html_table(out, "Link classes", NULL, heads, "--nnnnn");
     for (int i = 0; i < plan.row_count; i++)

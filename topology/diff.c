@@ -48,6 +48,28 @@ static void compare_numbers(comparison *c, const char *where, const char *what, 
         differ(c, "%s: %s is %g in %s, %g in %s", where, what, a, c->a->name, b, c->b->name);
 }
 
+/* Both at least 0, else unknown. */
+static void compare_counts(comparison *c, const char *where, const char *what, int a, int b)
+{
+    char here[16] = "unknown", there[16] = "unknown";
+    if (a >= 0)
+        snprintf(here, sizeof here, "%d", a);
+    if (b >= 0)
+        snprintf(there, sizeof there, "%d", b);
+    compare_texts(c, where, what, here, there);
+}
+
+/* Both above 0, else unknown. */
+static void compare_measures(comparison *c, const char *where, const char *what, double a, double b)
+{
+    char here[32] = "unknown", there[32] = "unknown";
+    if (a > 0)
+        snprintf(here, sizeof here, "%g", a);
+    if (b > 0)
+        snprintf(there, sizeof there, "%g", b);
+    compare_texts(c, where, what, here, there);
+}
+
 static bool same_address(const kith_pci_address *a, const kith_pci_address *b)
 {
     return a->domain == b->domain && a->bus == b->bus && a->device == b->device && a->function == b->function;
@@ -82,9 +104,9 @@ static void compare_gpu(comparison *c, const kith_gpu *a, const kith_gpu *b)
     compare_texts(c, where, "the model", a->name, b->name);
     compare_texts(c, where, "the NUMA node", a->numa_text, b->numa_text);
     compare_texts(c, where, "the CPU set", a->cpus, b->cpus);
-    compare_numbers(c, where, "the number of NVLinks", a->link_count, b->link_count);
-    compare_numbers(c, where, "the PCIe generation", a->pcie_generation, b->pcie_generation);
-    compare_numbers(c, where, "the PCIe width", a->pcie_width, b->pcie_width);
+    compare_counts(c, where, "the number of NVLinks", a->link_count, b->link_count);
+    compare_measures(c, where, "the PCIe generation", a->pcie_generation, b->pcie_generation);
+    compare_measures(c, where, "the PCIe width", a->pcie_width, b->pcie_width);
     if (a->is_mig != b->is_mig)
         differ(c, "%s: split into MIG instances only in %s", where, a->is_mig ? c->a->name : c->b->name);
     if (a->is_lost != b->is_lost)
@@ -146,8 +168,8 @@ static void compare_nics(comparison *c)
         }
         compare_texts(c, nic->name, "the name", nic->name, c->b->nics[other].name);
         compare_texts(c, nic->name, "the device", nic->device, c->b->nics[other].device);
-        compare_numbers(c, nic->name, "the bandwidth in GB/s", nic->gbps, c->b->nics[other].gbps);
-        compare_numbers(c, nic->name, "the NUMA node", nic->numa, c->b->nics[other].numa);
+        compare_measures(c, nic->name, "the bandwidth in GB/s", nic->gbps, c->b->nics[other].gbps);
+        compare_counts(c, nic->name, "the NUMA node", nic->numa, c->b->nics[other].numa);
     }
     for (int n = 0; n < c->b->nic_count; n++)
         if (partner_of_nic(&c->b->nics[n], c->a) < 0)

@@ -143,6 +143,22 @@ static kith_status refuse_cells(const ki_matrix *m, int row, int line, int count
         count + 1, m->device_count, (int)name.length, name.at, word_length(end), end);
 }
 
+/* What stands in a cell of a row that was read. Returns its length. */
+static int cell_text(const ki_matrix *m, int line, int column, const char **start)
+{
+    ki_matrix_cell cell;
+    const char *at = m->text.lines[line].chars;
+    *start = at;
+    if (ki_matrix_row_of(m, at, &at) < 0)
+        return 0;
+    for (int i = 0; i <= column; i++) {
+        *start = at = ki_skip_blanks(at);
+        if (!ki_matrix_read_cell(&at, &cell))
+            return 0;
+    }
+    return at - *start < 24 ? (int)(at - *start) : 24;
+}
+
 /* X on the diagonal only, numbers of links in range. */
 static kith_status check_cells(const ki_matrix *m, int row, int line)
 {
@@ -156,10 +172,13 @@ static kith_status check_cells(const ki_matrix *m, int row, int line)
         bool is_open = i + 1 == m->device_count && m->devices[row].digits != NULL;
         if (cell->type != KITH_LINK_NVLINK || is_open)
             continue;
-        if (cell->count == 0 || cell->count > KI_MATRIX_MOST_NVLINKS)
-            return ki_matrix_refuse(m, line, "the row of %.*s has NV%d in the column of %.*s; valid: 1 to %d",
-                                    (int)name.length, name.at, cell->count, (int)column.length, column.at,
+        if (cell->count == 0 || cell->count > KI_MATRIX_MOST_NVLINKS) {
+            const char *text;
+            int length = cell_text(m, line, i, &text);
+            return ki_matrix_refuse(m, line, "the row of %.*s has %.*s in the column of %.*s; valid: 1 to %d",
+                                    (int)name.length, name.at, length, text, (int)column.length, column.at,
                                     KI_MATRIX_MOST_NVLINKS);
+        }
     }
     return KITH_OK;
 }

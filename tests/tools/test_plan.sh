@@ -65,7 +65,12 @@ succeeds "$kith" plan --model llama-2-13b --search --world 16 --gpu A100 --zero 
 check "a table" grep -qE '^ +1 +[0-9]+ ' "$work/out"
 check "at most 100 columns" is_narrow
 fails 1 "fits into memory" "$kith" plan --model llama-2-70b --search --world 8 --memory 1
-fails 1 "no layout of 7 ranks" "$kith" plan --model gpt2 --search --world 7 --tp 7
+fails 1 "no layout of 7 ranks" "$kith" plan --model gpt2 --search --world 7 --global-batch 6
+fails 1 "tp 7 does not divide the number of heads of 12" "$kith" plan --model gpt2 --search --world 7 --tp 7
+fails 1 "tp 3 does not divide world 16" "$kith" plan --model gpt2 --search --world 16 --tp 3
+fails 1 "pp 4 does not divide the 3 ranks that" "$kith" plan --model gpt2 --search --world 12 --tp 4 --pp 4
+fails 1 "world 32 is more than the 16 GPUs" "$kith" plan --model gpt2 --search --world 32 \
+    --input "2 nodes of 8 H100 on NVSwitch, 8 NICs of NDR"
 
 # Every kind of kith schedule: its bubble is that of the schedule.
 for kind in $("$kith" schedule --list); do
@@ -123,7 +128,8 @@ sed -i 's/"vocab_size": 32000/"vocab_size": -1/' "$work/config.json"
 fails 1 "config.json:2: 'vocab_size' must be a whole number" "$kith" plan --config "$work/config.json"
 fails 1 "nothing.json" "$kith" plan --config "$work/nothing.json"
 
-fails 1 "did you mean llama-2-7b, llama-2-70b, llama-3-70b?" "$kith" plan --model lama-2-70b
+fails 2 "did you mean llama-2-7b, llama-2-70b, llama-3-70b?" "$kith" plan --model lama-2-70b
+fails 2 "--zero 4: it must be a whole number from 0 to 3" "$kith" plan --model gpt2 --zero 4
 fails 1 "valid: 1, 2, 3, 4, 6, 12" "$kith" plan --model gpt2 --tp 5
 fails 1 "GPU 'Voodoo' is not known" "$kith" plan --model gpt2 --gpu Voodoo
 fails 2 "give either --model NAME or --config FILE" "$kith" plan --tp 8

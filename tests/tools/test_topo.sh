@@ -6,6 +6,7 @@
 cd "$here/fixtures/topo" || exit 1
 
 out_matches() { grep -qE -- "$1" "$work/out"; }
+out_lacks() { ! grep -qF -- "$1" "$work/out"; }
 out_begins() { [ "$(head -c "${#1}" "$work/out" | tr -d '\0')" = "$1" ]; }
 err_lines() { [ "$(wc -l <"$work/err")" -eq "$1" ]; }
 is_json() { python3 -m json.tool "$work/out" >/dev/null; }
@@ -48,7 +49,8 @@ fails 2 "--nodes 3 cannot be used: 1 node is listed" "$kith" topo --nodes 3 brid
 fails 2 "--nodes needs a number" "$kith" topo --nodes 0 bridges.json
 fails 2 "--nodes needs a list" "$kith" topo --nodes "" bridges.json
 succeeds "$kith" topo --gpu A100 unsaid.json
-succeeds "$kith" topo --gpu H100 --model gpt2 --tp 2 unsaid.json
+sed 's/"name": "A100", //' unsaid.json >"$work/unnamed.json"
+succeeds "$kith" topo --gpu H100 --model gpt2 --tp 2 "$work/unnamed.json"
 check "a plan on the machine hears of the GPU, too" out_has "989 TFLOP/s peak"
 fails 2 "GPU 'NOSUCH' is not known; valid: a name with one of these in it: GB300" "$kith" topo --gpu NOSUCH unsaid.json
 topo_said=$(sed 's/.*: GPU/GPU/' "$work/err")
@@ -64,6 +66,24 @@ check "a rank's variables" out_has "CUDA_VISIBLE_DEVICES"
 succeeds "$kith" topo --tp 1 --cp 1 --ep 1 --dp 2 --pp 2 --order tp-pp-dp-cp-ep bridges.json
 succeeds "$kith" topo --tp 2 --keep-order bridges.json
 check "the order of numbers leaves NVLink" out_matches "NODE|SYS"
+run "$kith" topo diff "8 H100 on NVSwitch" "8 H100 on PCIe"
+check "a number that nobody told" out_has "NVLinks is 18 in 8 H100 on NVSwitch, unknown in 8 H100 on PCIe"
+sed '2s/NV4/NV99999999999/' tie.txt >"$work/many.txt"
+fails 2 "the row of GPU0 has NV99999999999 in the column of GPU7; valid: 1 to 36" "$kith" topo "$work/many.txt"
+succeeds "$kith" topo --format svg \
+    "2 nodes of 8 H100 on NVSwitch, 8 NICs of NDR, 16 nodes a leaf, 4 leaves a spine, rails, 2 sockets"
+check "what was read is shown whole" out_has "4 leaves a spine, rails, 2 sockets (synthetic)"
+long=$(printf 'n%.0s' $(seq 240))
+cp bridges.json "$work/$long" && sed -i '/"name": "bridges"/d' "$work/$long"
+succeeds "$kith" topo --format svg "$work/$long"
+check "a long name ends with an ellipsis" grep -qE 'nnn(\.\.\.|…)' "$work/out"
+succeeds "$kith" topo --gpu A6000 --tp 1 --cp 4 tie.txt
+check "the narrowest link is compared with the narrowest" out_has "NODE as in the order of the numbers"
+succeeds "$kith" topo --tp 16 "2 nodes of 8 H100 on NVSwitch, 8 NICs of NDR"
+check "a group that leaves its node is slower" out_has "(1.45 times less)"
+check "no node is partitioned for a group of two nodes" out_lacks "partitions of a node"
+succeeds "$kith" topo --tp 16 "4 nodes of 8 V100 in a cube mesh, 4 NICs"
+check "several NICs carry more than the NVLinks of a pair: no warning" out_lacks "times less"
 fails 2 "kith topo: " "$kith" topo --tp 5 bridges.json
 fails 2 "kith topo: " "$kith" topo --order tp-tp bridges.json
 fails 2 "--tp needs a number of ranks" "$kith" topo --tp 0 bridges.json
