@@ -40,22 +40,18 @@ static const double answered = 2.0 / 3; /* of the latency, when the request came
 
 /* Sums over all hops of one ring. */
 typedef struct ring_sums {
-    double most_step_s, most_latency_s; /* max (a + b), max a */
-    double pace_s;                      /* P */
-    double latency_s, least_latency_s;  /* sum of a, min a */
+    double most_step_s; /* max (a + b) */
+    double pace_s;      /* P */
 } ring_sums;
 
 static ring_sums sum_up(const ki_hop_time *hops, int n)
 {
-    ring_sums sums = { .least_latency_s = INFINITY };
+    ring_sums sums = { 0 };
     for (int i = 0; i < n; i++) {
         const ki_hop_time *before = &hops[i > 0 ? i - 1 : n - 1];
         double a = hops[i].latency_s, b = hops[i].transfer_s, behind_s = before->latency_s + before->transfer_s;
         sums.most_step_s = fmax(sums.most_step_s, a + b);
         sums.pace_s = fmax(sums.pace_s, fmax(b, (answered * a + 2 * b - fmin(b, behind_s)) / 2));
-        sums.most_latency_s = fmax(sums.most_latency_s, a);
-        sums.least_latency_s = fmin(sums.least_latency_s, a);
-        sums.latency_s += a;
     }
     return sums;
 }
@@ -87,19 +83,24 @@ static double best_arc(const ki_hop_time *hops, int n, double wait_s, bool is_in
     return least >= 0 ? total - least : fmax(best, total - worst);
 }
 
-static void add_ring(const ki_cost_case *c, const ki_hop_time *hops, bool is_in_step, double *time_s, double *latency_s)
+static double ring_time(const ki_cost_case *c, const ki_hop_time *hops, bool is_in_step)
 {
     int n = c->size;
     ring_sums sums = sum_up(hops, n);
-    *time_s = *latency_s = 0;
-    if (c->kind != KITH_ALL_GATHER) {
-        *time_s += (n - 1) * sums.most_step_s;
-        *latency_s += (n - 1) * sums.most_latency_s;
-    }
-    if (c->kind != KITH_REDUCE_SCATTER) {
-        *time_s += (n - 1) * sums.pace_s + best_arc(hops, n, sums.pace_s, is_in_step);
-        *latency_s += sums.latency_s - sums.least_latency_s;
-    }
+    double time_s = 0;
+    if (c->kind != KITH_ALL_GATHER)
+        time_s += (n - 1) * sums.most_step_s;
+    if (c->kind != KITH_REDUCE_SCATTER)
+        time_s += (n - 1) * sums.pace_s + best_arc(hops, n, sums.pace_s, is_in_step);
+    return time_s;
+}
+
+/* The part that latencies make: a hop that waits for the slowest one anyway hides its own. hops lose theirs. */
+static double ring_latency(const ki_cost_case *c, ki_hop_time *hops, bool is_in_step, double time_s)
+{
+    for (int i = 0; i < c->size; i++)
+        hops[i].latency_s = 0;
+    return fmax(time_s - ring_time(c, hops, is_in_step), 0);
 }
 
 kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring_count, ki_price *price)
@@ -115,16 +116,16 @@ kith_status ki_price_rings(const ki_cost_case *c, const ki_ring *rings, int ring
             ki_flows_add(flows, rings[r].order[i], rings[r].order[i + 1 < n ? i + 1 : 0],
                          c->nbytes * rings[r].share / n);
     for (int r = 0; r < ring_count && flows->status == KITH_OK && price->time_s < c->limit_s; r++) {
-        double time_s, latency_s;
         for (int i = 0; i < n; i++) {
             int from = rings[r].order[i], to = rings[r].order[i + 1 < n ? i + 1 : 0];
             hops[i] = ki_flows_time(flows, from, to, c->nbytes * rings[r].share / n);
             ki_price_see(price, &hops[i], from, to, rings[r].share);
         }
-        add_ring(c, hops, ring_count <= c->group_count, &time_s, &latency_s);
+        bool is_in_step = ring_count <= c->group_count;
+        double time_s = ring_time(c, hops, is_in_step);
         if (time_s > price->time_s) {
             price->time_s = time_s;
-            price->latency_s = latency_s;
+            price->latency_s = ring_latency(c, hops, is_in_step, time_s);
         }
     }
     ki_free(NULL, hops);

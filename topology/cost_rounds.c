@@ -332,18 +332,16 @@ static double price_round(const ki_cost_case *c, const ki_round_message *m, size
         }
     for (int g = 0; g < c->group_count; g++) {
         const int *group = c->groups + (size_t)g * (size_t)c->size;
-        double most_s = 0, most_latency_s = 0;
+        double most_s = 0, most_transfer_s = 0; /* of messages that may differ */
         for (size_t i = 0; i < count; i++) {
             int from = group[m[i].from], to = group[m[i].to];
             ki_hop_time hop = ki_flows_time(c->flows, from, to, m[i].nbytes);
             ki_price_see(price, &hop, from, to, 1);
-            if (hop.latency_s + hop.transfer_s > most_s) {
-                most_s = hop.latency_s + hop.transfer_s;
-                most_latency_s = hop.latency_s;
-            }
+            most_s = fmax(most_s, hop.latency_s + hop.transfer_s);
+            most_transfer_s = fmax(most_transfer_s, hop.transfer_s);
         }
         time_s[g] += most_s;
-        latency_s[g] += most_latency_s;
+        latency_s[g] += most_s - most_transfer_s;
         longest_s = time_s[g] > longest_s ? time_s[g] : longest_s;
     }
     return longest_s;

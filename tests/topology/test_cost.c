@@ -77,7 +77,8 @@ static void test_worked_example(void **state)
     check_example(net, 1.75 * 64 * MIB / 48e9 * 1e3, 14 * 14e-3, KITH_LINK_NET);
     skylake.nvlinks = 0;
     skylake.socket_gbps = 10;
-    check_example(skylake, 1.75 * 64 * MIB / 10e9 * 1e3, 14 * 5.7e-3, KITH_LINK_SYS);
+    /* All-gather waits at the socket link: the latencies of the other hops are hidden there. */
+    check_example(skylake, 1.75 * 64 * MIB / 10e9 * 1e3, (7 + 1) * 5.7e-3, KITH_LINK_SYS);
 }
 
 /* The same numbers as the example states them. */
@@ -158,6 +159,24 @@ static void test_two_nodes_with_rails(void **state)
     assert_near(one.gbps, 48, 0.01, "one NIC");
     assert_true(one.is_shared);
     assert_true(one.time_s > 7 * rails.time_s);
+    kith_topology_destroy(t);
+}
+
+/* What is left without latencies cannot be more than the NICs of a node carry, whatever the size. */
+static void test_no_more_than_nics_carry(void **state)
+{
+    (void)state;
+    static const kith_cost_op ops[] = { KITH_COST_ALL_REDUCE, KITH_COST_REDUCE_SCATTER, KITH_COST_ALL_GATHER };
+    machine_spec spec = machine_hgx_h100;
+    spec.nodes = 2;
+    kith_topology *t = make(spec);
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        for (double nbytes = MIB; nbytes <= 1024 * MIB; nbytes *= 4) {
+            kith_cost cost = first_cost(t, ops[i], "multi_ring", 16, nbytes);
+            if (cost.gbps > 8 * 48 * (1 + 1e-9) || cost.latency_s > cost.time_s)
+                fail_msg("op %d, %g MiB: %g GB/s where 8 NICs carry 384; %g of %g s are latency", (int)ops[i],
+                         nbytes / MIB, cost.gbps, cost.latency_s, cost.time_s);
+        }
     kith_topology_destroy(t);
 }
 
@@ -534,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_ratios),
         cmocka_unit_test(test_mesh_uses_all_links),
         cmocka_unit_test(test_two_nodes_with_rails),
+        cmocka_unit_test(test_no_more_than_nics_carry),
         cmocka_unit_test(test_one_ring_has_one_nic),
         cmocka_unit_test(test_groups_share_a_nic),
         cmocka_unit_test(test_send_recv_is_a_chain),
