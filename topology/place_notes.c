@@ -163,7 +163,17 @@ static void warn_lone(kith_placement *p, const kith_topology *t)
             p->axes[KI_TP].size, kind->gpu_count, kind->name);
 }
 
-/* Widest NVLink that members of the first group have to anyone; 0: none. */
+/* NVLink domain of a GPU; -1: none. */
+static int domain_of(const kith_topology *t, int global_gpu)
+{
+    int node, gpu;
+    if (!kith_topology_locate(t, global_gpu, &node, &gpu))
+        return -1;
+    int domain = kith_topology_node(t, node)->domain;
+    return domain >= 0 && kith_topology_domain(t, domain)->is_nvlink ? domain : -1;
+}
+
+/* Widest NVLink that members of the first group have to anyone, in their nodes and their domains; 0: none. */
 static double widest_direct(const kith_topology *t, const kith_axis_report *axis)
 {
     double widest = 0;
@@ -172,6 +182,9 @@ static double widest_direct(const kith_topology *t, const kith_axis_report *axis
         if (!kith_topology_locate(t, axis->groups[i], &node, &gpu))
             continue;
         const kith_node_kind *kind = kith_topology_kind(t, kith_topology_node(t, node)->kind);
+        int domain = domain_of(t, axis->groups[i]);
+        if (domain >= 0 && kith_topology_domain(t, domain)->gbps > widest)
+            widest = kith_topology_domain(t, domain)->gbps;
         for (int j = 0; j < kind->gpu_count; j++) {
             const kith_link *link = &kind->links[gpu * kind->gpu_count + j];
             if (is_direct(link) && link->gbps > widest)
@@ -226,15 +239,6 @@ static void warn_unknown_cost(kith_placement *p, const kith_topology *t, int a)
                           "and %d at the narrowest)",
                           axis->name, kith_link_name(&axis->bottleneck, link, sizeof link),
                           ki_print_gpu_number(t, axis->bottleneck_from), ki_print_gpu_number(t, axis->bottleneck_to));
-}
-
-static int domain_of(const kith_topology *t, int global_gpu)
-{
-    int node, gpu;
-    if (!kith_topology_locate(t, global_gpu, &node, &gpu))
-        return -1;
-    int domain = kith_topology_node(t, node)->domain;
-    return domain >= 0 && kith_topology_domain(t, domain)->is_nvlink ? domain : -1;
 }
 
 /* Groups of the axes that talk most should not go from one NVLink domain to another. */
