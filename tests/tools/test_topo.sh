@@ -27,6 +27,17 @@ if has_python; then
     succeeds "$kith" topo diff bridges.json "$work/machine.json"
     check "what was written is read back" out_is_empty
 fi
+documented_keys() { # in the first column of the table of docs/topology.md, without [i][j]
+    sed -n '/^## JSON/,$p' "$KITH_SOURCE_DIR/docs/topology.md" | grep '^|' | cut -d'|' -f2 | grep -oE '`[a-z_]+' |
+        tr -d '`' | sort
+}
+printed_keys() { python3 -c 'import json, sys; print("\n".join(sorted(json.load(open(sys.argv[1])))))' "$1"; }
+if has_python; then
+    documented_keys >"$work/documented"
+    printed_keys "$work/machine.json" >"$work/printed"
+    check "all keys are documented, and no others: $(diff "$work/documented" "$work/printed")" \
+        cmp -s "$work/documented" "$work/printed"
+fi
 succeeds "$kith" topo -i bridges.json --format text
 cp "$work/out" "$work/text"
 succeeds "$kith" topo --input bridges.json
