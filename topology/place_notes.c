@@ -62,8 +62,11 @@ static void explain_order(kith_placement *p, const kith_topology *t, const ki_re
     kith_link_name(&axis->bottleneck, now, sizeof now);
     kith_link_name(&p->first_before, before, sizeof before);
     if (strcmp(now, before) != 0)
-        ki_placement_note(p, false, "%s groups%s: %s instead of %s in the order of the numbers", axis->name,
-                          ki_text_chars(&groups), now, before);
+        ki_placement_note(p, false, "%s groups%s: %s instead of %s in the order of the numbers%s", axis->name,
+                          ki_text_chars(&groups), now, before,
+                          ki_link_value(&axis->bottleneck) < ki_link_value(&p->first_before)
+                              ? "; what the other axes gain is more"
+                              : "");
     else
         ki_placement_note(p, false, "%s groups%s: %s as in the order of the numbers, but better otherwise", axis->name,
                           ki_text_chars(&groups), now);
