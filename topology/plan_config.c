@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "core/base/error.h"
-#include "core/base/json.h"
+#include "core/base/json_fields.h"
 #include <kith/plan.h>
 
 #include <limits.h>
@@ -19,90 +19,41 @@
 #define VOCAB_MAX (1 << 28)
 #define EXPERTS_MAX (1 << 16)
 
-typedef struct reader {
-    const char *path;
-    const ki_json *root;
-    kith_status status; /* first failure; later reads do nothing */
-} reader;
-
-static const ki_json *find(const reader *in, const char *key)
-{
-    const ki_json *value = ki_json_member(in->root, key);
-    return value != NULL && value->type != KI_JSON_NULL ? value : NULL;
-}
-
-/* An integer in [low, high]. fallback below 0: the key must be there. */
-static int64_t read_integer(reader *in, const char *key, int64_t low, int64_t high, int64_t fallback)
-{
-    if (in->status != KITH_OK)
-        return 0;
-    const ki_json *value = find(in, key);
-    if (value == NULL && fallback >= 0)
-        return fallback;
-    if (value == NULL) {
-        in->status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: '%s' is missing", in->path, key);
-        return 0;
-    }
-    if (value->type != KI_JSON_NUMBER || !(value->number >= (double)low && value->number <= (double)high) ||
-        value->number != (double)(int64_t)value->number) {
-        in->status = ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s:%d: '%s' must be a whole number from %lld to %lld",
-                                   in->path, value->line, key, (long long)low, (long long)high);
-        return 0;
-    }
-    return (int64_t)value->number;
-}
+typedef ki_json_fields reader;
 
 static int64_t read_width(reader *in, const char *key, int64_t fallback)
 {
-    return read_integer(in, key, 1, WIDTH_MAX, fallback);
-}
-
-static bool read_flag(reader *in, const char *key, bool fallback)
-{
-    const ki_json *value = find(in, key);
-    if (in->status != KITH_OK || value == NULL)
-        return fallback;
-    if (value->type != KI_JSON_BOOL)
-        in->status =
-            ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s:%d: '%s' must be true or false", in->path, value->line, key);
-    return value->boolean;
-}
-
-/* What the shape cannot express is refused instead of left out of the counts. */
-static void refuse_flag(reader *in, const char *key, const char *why)
-{
-    if (read_flag(in, key, false) && in->status == KITH_OK)
-        in->status =
-            ki_fail_quiet(KITH_ERR_UNSUPPORTED, "%s:%d: '%s' is set: %s", in->path, find(in, key)->line, key, why);
+    return ki_json_integer(in, key, 1, WIDTH_MAX, fallback);
 }
 
 static void read_gpt2(reader *in, kith_model *model)
 {
-    model->layers = read_integer(in, "n_layer", 1, LAYERS_MAX, -1);
+    model->layers = ki_json_integer(in, "n_layer", 1, LAYERS_MAX, -1);
     model->hidden = read_width(in, "n_embd", -1);
     model->heads = read_width(in, "n_head", -1);
     model->kv_heads = model->heads;
     model->ffn = read_width(in, "n_inner", 4 * model->hidden);
-    model->vocab = read_integer(in, "vocab_size", 1, VOCAB_MAX, -1);
-    model->positions = read_integer(in, find(in, "n_positions") != NULL ? "n_positions" : "n_ctx", 1, INT_MAX, -1);
-    model->is_tied = read_flag(in, "tie_word_embeddings", true);
+    model->vocab = ki_json_integer(in, "vocab_size", 1, VOCAB_MAX, -1);
+    model->positions =
+        ki_json_integer(in, ki_json_find(in, "n_positions") != NULL ? "n_positions" : "n_ctx", 1, INT_MAX, -1);
+    model->is_tied = ki_json_flag(in, "tie_word_embeddings", true);
     model->has_bias = true;
-    refuse_flag(in, "add_cross_attention", "cross attention is not counted");
+    ki_json_refuse_flag(in, "add_cross_attention", "cross attention is not counted");
 }
 
 /* What LLaMA and all its descendants have. */
 static void read_llama(reader *in, kith_model *model)
 {
-    model->layers = read_integer(in, "num_hidden_layers", 1, LAYERS_MAX, -1);
+    model->layers = ki_json_integer(in, "num_hidden_layers", 1, LAYERS_MAX, -1);
     model->hidden = read_width(in, "hidden_size", -1);
     model->heads = read_width(in, "num_attention_heads", -1);
     model->ffn = read_width(in, "intermediate_size", -1);
-    model->vocab = read_integer(in, "vocab_size", 1, VOCAB_MAX, -1);
+    model->vocab = ki_json_integer(in, "vocab_size", 1, VOCAB_MAX, -1);
     model->head_dim = read_width(in, "head_dim", 0);
     model->is_gated = true;
-    model->is_tied = read_flag(in, "tie_word_embeddings", false);
-    refuse_flag(in, "attention_bias", "a bias on the output projection is not counted");
-    refuse_flag(in, "mlp_bias", "biases of the MLP are not counted");
+    model->is_tied = ki_json_flag(in, "tie_word_embeddings", false);
+    ki_json_refuse_flag(in, "attention_bias", "a bias on the output projection is not counted");
+    ki_json_refuse_flag(in, "mlp_bias", "biases of the MLP are not counted");
 }
 
 static void read_plain(reader *in, kith_model *model)
@@ -120,8 +71,8 @@ static void read_mistral(reader *in, kith_model *model)
 static void read_mixtral(reader *in, kith_model *model)
 {
     read_mistral(in, model);
-    model->experts = read_integer(in, "num_local_experts", 1, EXPERTS_MAX, -1);
-    model->top_k = read_integer(in, "num_experts_per_tok", 1, EXPERTS_MAX, -1);
+    model->experts = ki_json_integer(in, "num_local_experts", 1, EXPERTS_MAX, -1);
+    model->top_k = ki_json_integer(in, "num_experts_per_tok", 1, EXPERTS_MAX, -1);
 }
 
 static void read_qwen2(reader *in, kith_model *model)
@@ -139,11 +90,11 @@ static void read_qwen3(reader *in, kith_model *model)
 
 static void read_qwen_moe(reader *in, kith_model *model)
 {
-    model->experts = read_integer(in, "num_experts", 1, EXPERTS_MAX, -1);
-    model->top_k = read_integer(in, "num_experts_per_tok", 1, EXPERTS_MAX, -1);
+    model->experts = ki_json_integer(in, "num_experts", 1, EXPERTS_MAX, -1);
+    model->top_k = ki_json_integer(in, "num_experts_per_tok", 1, EXPERTS_MAX, -1);
     model->moe_ffn = read_width(in, "moe_intermediate_size", -1);
-    model->moe_every = read_integer(in, "decoder_sparse_step", 1, LAYERS_MAX, 1);
-    const ki_json *dense = find(in, "mlp_only_layers");
+    model->moe_every = ki_json_integer(in, "decoder_sparse_step", 1, LAYERS_MAX, 1);
+    const ki_json *dense = ki_json_find(in, "mlp_only_layers");
     if (in->status == KITH_OK && dense != NULL && (dense->type != KI_JSON_ARRAY || dense->first != NULL))
         in->status = ki_fail_quiet(KITH_ERR_UNSUPPORTED,
                                    "%s:%d: 'mlp_only_layers' is not empty: single dense layers "
@@ -177,9 +128,9 @@ enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
 /* The kind of model; without "model_type" the keys of GPT-2 and of plain LLaMA are enough to tell. */
 static int find_family(reader *in)
 {
-    const ki_json *type = find(in, "model_type");
+    const ki_json *type = ki_json_find(in, "model_type");
     if (type == NULL)
-        return find(in, "n_embd") != NULL ? 0 : 1;
+        return ki_json_find(in, "n_embd") != NULL ? 0 : 1;
     for (int i = 0; i < FAMILY_COUNT && type->type == KI_JSON_STRING; i++)
         if (strcmp(families[i].type, type->text) == 0)
             return i;

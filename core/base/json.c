@@ -248,6 +248,17 @@ static bool parse_characters(json_reader *reader, char *out, size_t *used)
     return true;
 }
 
+kith_status ki_json_string(const char *name, const char *text, size_t left, char *out, size_t *used, size_t *nbytes)
+{
+    json_reader reader = { .name = name, .at = text, .end = text + left, .line_start = text, .line = 1 };
+    size_t made = 0;
+    if (!parse_characters(&reader, out, &made))
+        return reader.status;
+    *used = (size_t)(reader.at - text);
+    *nbytes = made;
+    return KITH_OK;
+}
+
 /* At most this many bytes come out of the string that begins here: its bytes up to the closing quote. */
 static size_t string_bound(const json_reader *reader)
 {

@@ -42,6 +42,10 @@ kith_status ki_json_parse(const kith_allocator *allocator, const char *name, con
 kith_status ki_json_read(const kith_allocator *allocator, const char *path, ki_json **root);
 void ki_json_free(const kith_allocator *allocator, ki_json *root);
 
+/* One string, for readers that need no tree: text begins behind the opening quote. out has room for all that is left;
+ * *used counts the bytes up to and with the closing quote, *nbytes those in out. Failures as of ki_json_parse(). */
+kith_status ki_json_string(const char *name, const char *text, size_t left, char *out, size_t *used, size_t *nbytes);
+
 /* Member of an object, or NULL. */
 const ki_json *ki_json_member(const ki_json *object, const char *key);
 /* Bytes of the well-formed UTF-8 sequence at text, of which left bytes are there; 0: it is none. */
