@@ -7,6 +7,7 @@
  */
 #include "layers.h"
 
+#include "core/base/clock.h"
 #include <kith/request.h>
 #include <stdlib.h>
 
@@ -14,13 +15,13 @@
 
 ki_comm ki_comm_tp(const kith_layers *layers)
 {
-    ki_comm comm = { layers->is_dry ? NULL : layers->options.tp, layers->tp_size, layers->tp_rank };
+    ki_comm comm = { layers->is_dry ? NULL : layers->options.tp, layers->tp_size, layers->tp_rank, KITH_LAYERS_TP };
     return comm;
 }
 
 ki_comm ki_comm_ep(const kith_layers *layers)
 {
-    ki_comm comm = { layers->is_dry ? NULL : layers->options.ep, layers->ep_size, layers->ep_rank };
+    ki_comm comm = { layers->is_dry ? NULL : layers->options.ep, layers->ep_size, layers->ep_rank, KITH_LAYERS_EP };
     return comm;
 }
 
@@ -29,15 +30,15 @@ ki_comm ki_comm_data(const kith_layers *layers)
     kith_group *data = layers->options.data;
     if (data == NULL)
         return ki_comm_ep(layers);
-    ki_comm comm = { data, kith_group_size(data), kith_group_rank(data) };
+    ki_comm comm = { data, kith_group_size(data), kith_group_rank(data), KITH_LAYERS_DATA };
     return comm;
 }
 
 /* sent: elements that leave this rank. */
-static void count_sent(kith_layers *layers, kith_layers_phase phase, kith_coll_kind kind, int64_t elements, double sent,
-                       kith_dtype dtype)
+static void count_sent(kith_layers *layers, kith_layers_phase phase, kith_coll_kind kind, ki_comm comm,
+                       int64_t elements, double sent, kith_dtype dtype)
 {
-    kith_layers_traffic *traffic = &layers->traffic;
+    kith_layers_traffic *traffic = &layers->traffic[comm.axis];
     size_t each = kith_dtype_nbytes(dtype);
     traffic->ops[phase][kind]++;
     traffic->elements[phase][kind] += (uint64_t)elements;
@@ -49,7 +50,7 @@ static void count(kith_layers *layers, kith_layers_phase phase, kith_coll_kind k
                   kith_dtype dtype)
 {
     double crossings = kind == KITH_ALL_REDUCE ? 2 : 1;
-    count_sent(layers, phase, kind, elements, crossings * (double)elements * (comm.size - 1) / comm.size, dtype);
+    count_sent(layers, phase, kind, comm, elements, crossings * (double)elements * (comm.size - 1) / comm.size, dtype);
 }
 
 /* What arrives must not be used before it is there. */
@@ -59,10 +60,25 @@ static void poison(const kith_layers *layers, void *data, int64_t elements, kith
         memset(data, 0xff, (size_t)elements * kith_dtype_nbytes(dtype));
 }
 
+static void begin(kith_layers *layers, kith_layers_phase phase, kith_coll_kind kind, ki_comm comm, int64_t elements,
+                  kith_dtype dtype, ki_started *started)
+{
+    uint64_t nbytes = (uint64_t)elements * kith_dtype_nbytes(dtype);
+    *started = (ki_started){ NULL, layers, comm.axis, phase, kind, ki_now_ns(), nbytes };
+}
+
+static void end(const ki_started *started)
+{
+    kith_layers *layers = started->layers;
+    if (layers->watch != NULL)
+        layers->watch(layers->watch_arg, started->phase, started->kind, started->start_ns, ki_now_ns(),
+                      started->nbytes);
+}
+
 kith_status ki_comm_all_reduce_start(kith_layers *layers, kith_layers_phase phase, ki_comm comm, void *data,
                                      int64_t elements, kith_dtype dtype, kith_op op, ki_started *started)
 {
-    started->request = NULL;
+    begin(layers, phase, KITH_ALL_REDUCE, comm, elements, dtype, started);
     if (comm.size == 1)
         return KITH_OK;
     count(layers, phase, KITH_ALL_REDUCE, comm, elements, dtype);
@@ -77,7 +93,14 @@ kith_status ki_comm_all_reduce(kith_layers *layers, kith_layers_phase phase, ki_
     if (comm.size == 1)
         return KITH_OK;
     count(layers, phase, KITH_ALL_REDUCE, comm, elements, dtype);
-    return comm.group == NULL ? KITH_OK : kith_all_reduce(comm.group, data, data, (size_t)elements, dtype, op);
+    if (comm.group == NULL)
+        return KITH_OK;
+    ki_started started;
+    begin(layers, phase, KITH_ALL_REDUCE, comm, elements, dtype, &started);
+    kith_status status = kith_all_reduce(comm.group, data, data, (size_t)elements, dtype, op);
+    layers->traffic[comm.axis].wait_ns[phase][KITH_ALL_REDUCE] += (uint64_t)(ki_now_ns() - started.start_ns);
+    end(&started);
+    return status;
 }
 
 /* counts: [comm.size] in elements. */
@@ -114,7 +137,7 @@ static size_t part_of(ki_comm comm, int64_t units, int64_t unit)
 kith_status ki_comm_all_gather_start(kith_layers *layers, kith_layers_phase phase, ki_comm comm, const void *own,
                                      void *whole, int64_t units, int64_t unit, kith_dtype dtype, ki_started *started)
 {
-    started->request = NULL;
+    begin(layers, phase, KITH_ALL_GATHER, comm, units * unit, dtype, started);
     size_t mine = part_of(comm, units, unit);
     if (comm.size == 1) {
         if (own != whole && whole != NULL && mine > 0)
@@ -140,7 +163,7 @@ kith_status ki_comm_all_gather_start(kith_layers *layers, kith_layers_phase phas
 kith_status ki_comm_reduce_scatter_start(kith_layers *layers, kith_layers_phase phase, ki_comm comm, const void *whole,
                                          void *own, int64_t units, int64_t unit, kith_dtype dtype, ki_started *started)
 {
-    started->request = NULL;
+    begin(layers, phase, KITH_REDUCE_SCATTER, comm, units * unit, dtype, started);
     size_t mine = part_of(comm, units, unit);
     if (comm.size == 1) {
         if (own != whole && own != NULL && mine > 0)
@@ -166,13 +189,25 @@ kith_status ki_comm_reduce_scatter_start(kith_layers *layers, kith_layers_phase 
 
 kith_status ki_comm_poll(ki_started *started)
 {
-    int is_done;
-    return kith_test(&started->request, &is_done);
+    int is_done = 0;
+    if (started->request == NULL)
+        return KITH_OK;
+    kith_status status = kith_test(&started->request, &is_done);
+    if (is_done)
+        end(started);
+    return status;
 }
 
 kith_status ki_comm_wait(ki_started *started)
 {
-    return kith_wait(&started->request);
+    if (started->request == NULL)
+        return KITH_OK;
+    int64_t start_ns = ki_now_ns();
+    kith_status status = kith_wait(&started->request);
+    kith_layers_traffic *traffic = &started->layers->traffic[started->axis];
+    traffic->wait_ns[started->phase][started->kind] += (uint64_t)(ki_now_ns() - start_ns);
+    end(started);
+    return status;
 }
 
 void ki_comm_settle(ki_started *started)
@@ -193,14 +228,14 @@ kith_status ki_comm_all_to_all_v_start(kith_layers *layers, kith_layers_phase ph
                                        const int64_t *send_counts, void *recv, const int64_t *recv_counts,
                                        kith_dtype dtype, ki_started *started)
 {
-    started->request = NULL;
     int64_t sent = sum_of(send_counts, comm.size), received = sum_of(recv_counts, comm.size);
+    begin(layers, phase, KITH_ALL_TO_ALL_V, comm, sent, dtype, started);
     if (comm.size == 1) {
         if (recv != NULL && sent > 0)
             memcpy(recv, send, (size_t)sent * kith_dtype_nbytes(dtype));
         return KITH_OK;
     }
-    count_sent(layers, phase, KITH_ALL_TO_ALL_V, sent, (double)(sent - send_counts[comm.rank]), dtype);
+    count_sent(layers, phase, KITH_ALL_TO_ALL_V, comm, sent, (double)(sent - send_counts[comm.rank]), dtype);
     if (comm.group == NULL)
         return KITH_OK;
     poison(layers, recv, received, dtype);

@@ -44,7 +44,8 @@ static kith_status make_positions(kith_embedding *embedding)
                            .copies = layers->tp_size,
                            .is_grad_partial = layers->options.is_sequence_parallel != 0,
                            .is_matrix = true };
-    return ki_param_create(layers, &spec, &embedding->positions);
+    kith_status status = ki_param_create(layers, &spec, &embedding->positions);
+    return status == KITH_OK ? ki_block_use(layers, ki_block_of(embedding->positions), NULL, NULL) : status;
 }
 
 static kith_status make(void *layer)
@@ -65,7 +66,7 @@ static kith_status make(void *layer)
     embedding->first = vocabulary.first;
     embedding->words = ki_words_of(embedding->weight, &embedding->weight->value);
     embedding->words_grad = ki_words_of(embedding->weight, &embedding->weight->grad);
-    return KITH_OK;
+    return ki_block_use(embedding->layers, ki_block_of(embedding->weight), &embedding->words, &embedding->words_grad);
 }
 
 kith_status kith_embedding_create(kith_layers *layers, const kith_embedding_options *options,
@@ -127,6 +128,8 @@ static kith_status add_positions_grad(kith_embedding *embedding, kith_tape *tape
     for (int64_t s = 0; embedding->positions != NULL && s < tape->batch.batch && status == KITH_OK; s++)
         status = compute->ops->add(compute, 1, rows_of_sample(tape, dy, s),
                                    rows_of_positions(tape, &embedding->positions->grad));
+    if (status == KITH_OK && embedding->positions != NULL)
+        ki_grad_added(embedding->layers, ki_block_of(embedding->positions));
     return status;
 }
 
@@ -226,7 +229,7 @@ static kith_status backward(kith_embedding *embedding, kith_tape *tape, const ki
 {
     ki_compute *compute = embedding->layers->compute;
     kith_tensor own = { 0 }, whole = { 0 };
-    ki_started gather = { NULL };
+    ki_started gather = { 0 };
     kith_status status;
     KI_OR_GOTO(end, undrop(embedding, tape, dy, &own));
     if (is_split(embedding))
@@ -237,6 +240,7 @@ static kith_status backward(kith_embedding *embedding, kith_tape *tape, const ki
     KI_OR_GOTO(end, ki_comm_wait(&gather));
     KI_OR_GOTO(end, compute->ops->scatter_rows(compute, (const int32_t *)ids->data, embedding->first, ki_mat_of(&whole),
                                                ki_mat_of(&embedding->words_grad)));
+    ki_grad_added(embedding->layers, ki_block_of(embedding->weight));
 end:
     ki_comm_settle(&gather);
     kith_tensor_release(&own);

@@ -55,7 +55,7 @@ kith_status ki_head_gather(kith_head *head, kith_tape *tape, const kith_tensor *
         return kith_tensor_retain(own, all);
     int64_t tokens = ki_rows(own);
     kith_tensor part = { 0 }, parts = { 0 }, made = { 0 };
-    ki_started started = { NULL };
+    ki_started started = { 0 };
     kith_status status;
     KI_OR_GOTO(end, pad(head, own, &part));
     KI_OR_GOTO(end, ki_tensor_create_like(layers, own, v->padded, &parts));

@@ -136,6 +136,8 @@ kith_status kith_layers_destroy(kith_layers *layers)
 {
     if (layers == NULL)
         return KITH_OK;
+    if (layers->grad_hook.added != NULL)
+        return ki_fail(KITH_ERR_BUSY, "kith_layers_destroy: an optimizer of the layers is still there");
     if (layers->live_tapes > 0 || layers->live_buffers > 0)
         return ki_fail(KITH_ERR_BUSY, "kith_layers_destroy: %lld tapes and %lld tensors are still there",
                        (long long)layers->live_tapes, (long long)layers->live_buffers);
@@ -153,16 +155,45 @@ int kith_layers_tp_rank(const kith_layers *layers)
     return layers == NULL ? -1 : layers->tp_rank;
 }
 
+static void add_traffic(kith_layers_traffic *sum, const kith_layers_traffic *one)
+{
+    for (int phase = 0; phase < KITH_PHASES; phase++)
+        for (int kind = 0; kind < KITH_TRAFFIC_KINDS; kind++) {
+            sum->ops[phase][kind] += one->ops[phase][kind];
+            sum->elements[phase][kind] += one->elements[phase][kind];
+            sum->nbytes[phase][kind] += one->nbytes[phase][kind];
+            sum->wire_nbytes[phase][kind] += one->wire_nbytes[phase][kind];
+            sum->wait_ns[phase][kind] += one->wait_ns[phase][kind];
+        }
+}
+
 void kith_layers_get_traffic(const kith_layers *layers, kith_layers_traffic *traffic)
 {
-    if (layers != NULL && traffic != NULL)
-        *traffic = layers->traffic;
+    if (layers == NULL || traffic == NULL)
+        return;
+    memset(traffic, 0, sizeof *traffic);
+    for (int axis = 0; axis < KITH_LAYERS_AXES; axis++)
+        add_traffic(traffic, &layers->traffic[axis]);
+}
+
+void kith_layers_get_axis_traffic(const kith_layers *layers, kith_layers_axis axis, kith_layers_traffic *traffic)
+{
+    if (layers != NULL && traffic != NULL && (unsigned)axis < KITH_LAYERS_AXES)
+        *traffic = layers->traffic[axis];
 }
 
 void kith_layers_reset_traffic(kith_layers *layers)
 {
     if (layers != NULL)
-        memset(&layers->traffic, 0, sizeof layers->traffic);
+        memset(layers->traffic, 0, sizeof layers->traffic);
+}
+
+void kith_layers_set_watch(kith_layers *layers, kith_layers_watch_fn watch, void *arg)
+{
+    if (layers != NULL) {
+        layers->watch = watch;
+        layers->watch_arg = arg;
+    }
 }
 
 void kith_layers_get_memory(const kith_layers *layers, kith_layers_memory *memory)

@@ -4,8 +4,8 @@
  *     agree.c      one status and the same options on all ranks; groups of ranks that share parameters
  *     buffer.c     counted memory of tensors
  *     tensor.c     views
- *     param.c      parameters: registration, starts, loading, gathering;  param_grads.c  zeroing and finishing sums;
- *                  param_tied.c  copies of one parameter in several processes
+ *     param.c      parameters: registration, starts, loading, gathering;  param_memory.c  where they lie;
+ *                  param_grads.c  zeroing and finishing sums;  param_tied.c  copies of one in several processes
  *     tape.c       what forward leaves for backward
  *     comm.c       every collective that a layer makes, counted
  *     expect.c     do tensors fit: shapes always, layouts in debug mode
@@ -61,6 +61,49 @@ typedef struct ki_copies {
     struct ki_copies *next;
 } ki_copies;
 
+/* Memory that blocks of parameters lie in: one's own, or an optimizer's bucket. (param_memory.c) */
+typedef struct ki_home {
+    void *value, *grad; /* T, A; NULL in dry runs, and when the last block has left */
+    int64_t blocks;
+} ki_home;
+
+struct ki_block;
+
+/* A layer that adds to a block's gradient. */
+typedef struct ki_use {
+    struct ki_block *block;
+    kith_tensor *value, *grad; /* views that it keeps; NULL: none */
+    struct ki_use *next;       /* made before */
+} ki_use;
+
+/* What a kith_param is inside. */
+typedef struct ki_param {
+    kith_param param; /* first, so that one is the other */
+    struct ki_block *block;
+    int64_t first;         /* element of the block */
+    struct ki_param *next; /* of the block, in the order of creation */
+} ki_param;
+
+/* Parameters that are computed together: one, or the parts of a fused matrix. */
+typedef struct ki_block {
+    void *value, *grad; /* [elements] of T, of A; NULL in dry runs */
+    int64_t elements;
+    int uses;      /* layers that add to the gradient, each once a microbatch */
+    int64_t added; /* how often they have, since it was zeroed */
+    ki_home *home;
+    ki_param *params;
+    ki_use *users;        /* [uses], latest first */
+    void *bucket;         /* of an optimizer; NULL: none (optim/) ... */
+    int64_t bucket_first; /* ... and the element of it that is this block's first */
+} ki_block;
+
+/* Who wants to know what happens to gradients: an optimizer. */
+typedef struct ki_grad_hook {
+    void (*added)(void *context, ki_block *block); /* backward has added to one; NULL: nobody wants to know */
+    void (*zeroed)(void *context);                 /* all are zero */
+    void *context;
+} ki_grad_hook;
+
 struct kith_layers {
     kith_layers_options options;
     int tp_size, tp_rank, ep_size, ep_rank;
@@ -70,13 +113,17 @@ struct kith_layers {
     struct kith_buffer *free_buffers;
     int64_t live_buffers, live_tapes;
     kith_layers_memory memory;
-    kith_layers_traffic traffic;
+    kith_layers_traffic traffic[KITH_LAYERS_AXES];
+    kith_layers_watch_fn watch; /* NULL: nobody watches */
+    void *watch_arg;
     kith_param **params; /* [param_count] */
     size_t param_count, param_room;
     ki_owned *owned; /* latest first */
     ki_copies *copies;
     int unnamed;             /* for names of layers that have none */
     int64_t pending_weights; /* noted on all tapes, and not done yet */
+    int64_t live_saved;      /* on all tapes */
+    ki_grad_hook grad_hook;
     bool has_finished_grads; /* since they were zeroed */
 };
 
@@ -211,6 +258,7 @@ kith_status ki_expect(const kith_layers *layers, const char *what, const kith_te
 typedef struct ki_comm {
     kith_group *group; /* NULL in dry runs */
     int size, rank;
+    kith_layers_axis axis; /* what it is counted as */
 } ki_comm;
 
 ki_comm ki_comm_tp(const kith_layers *layers);
@@ -221,6 +269,12 @@ ki_comm ki_comm_data(const kith_layers *layers);
 /* Something that was started, so that computation can go on beside it. */
 typedef struct ki_started {
     kith_request *request; /* NULL: done */
+    kith_layers *layers;   /* what is counted and watched: */
+    kith_layers_axis axis;
+    kith_layers_phase phase;
+    kith_coll_kind kind;
+    int64_t start_ns;
+    uint64_t nbytes; /* of the whole tensor */
 } ki_started;
 
 /* Sum (or op) of contiguous elements. */
@@ -334,13 +388,42 @@ typedef struct ki_param_spec {
     int64_t padded; /* size along split_dim with all padding; 0: there is none */
     int copies;     /* neighbours in tp that have this part; tp's size for whole parameters */
     bool is_grad_partial, is_matrix, is_expert;
-    bool has_memory; /* value and grad are rows of a fused parameter's memory (NULL in dry runs) */
-    void *value, *grad;
+    ki_block *block;       /* a fused one that it is a part of; NULL: one of its own */
+    int64_t first_element; /* of block */
 } ki_param_spec;
 
-/* Zeroed memory of a parameter (T) and its gradient (A), counted; NULL in dry runs. */
-kith_status ki_param_memory(kith_layers *layers, int64_t elements, void **value, void **grad);
-
 kith_status ki_param_create(kith_layers *layers, const ki_param_spec *spec, kith_param **param);
+
+static inline ki_block *ki_block_of(const kith_param *param)
+{
+    return ((const ki_param *)param)->block;
+}
+
+/* ---- param_memory.c ---- */
+
+/* Zeroed memory of parameters (T) and their gradients (A), counted. */
+kith_status ki_param_memory(kith_layers *layers, int64_t elements, ki_block **block);
+
+/* Contiguous views of it from element `first` on. */
+void ki_block_view(const kith_layers *layers, const ki_block *block, int64_t first, int dim_count, const int64_t *shape,
+                   kith_tensor *value, kith_tensor *grad);
+
+/* A layer adds to the block's gradient, once a microbatch. value, grad: views of the block that it keeps, at these
+ * addresses, which are rewritten when the block moves; NULL: none. */
+kith_status ki_block_use(kith_layers *layers, ki_block *block, kith_tensor *value, kith_tensor *grad);
+
+/* Backward has added to a block's gradient, as it does once for each use and microbatch (also when there was nothing to
+ * add). To be called by whoever adds. */
+void ki_grad_added(kith_layers *layers, ki_block *block);
+
+/* Zeroed memory for blocks to move into, not counted. It dies with the layers. */
+kith_status ki_home_create(kith_layers *layers, int64_t elements, ki_home **home);
+/* Values and gradients go along. */
+void ki_block_move(kith_layers *layers, ki_block *block, ki_home *home, int64_t first);
+
+/* ---- param_grads.c ---- */
+
+/* What kith_layers_finish_grads() does, without looking whether it may. */
+kith_status ki_layers_sum_partial_grads(kith_layers *layers);
 
 #endif

@@ -59,24 +59,28 @@ static kith_status deal(const kith_linear *linear, const kith_linear_part *part,
     return KITH_OK;
 }
 
+/* A weight or a bias of all parts: memory, and the layer's view of it. */
+static kith_status fuse_one(kith_layers *layers, int64_t elements, int dim_count, const int64_t *shape,
+                            kith_tensor *value, kith_tensor *grad, ki_block **block)
+{
+    kith_status status = ki_param_memory(layers, elements, block);
+    if (status != KITH_OK)
+        return status;
+    ki_block_view(layers, *block, 0, dim_count, shape, value, grad);
+    return ki_block_use(layers, *block, value, grad);
+}
+
 static kith_status fuse(kith_linear *linear)
 {
-    kith_layers *layers = linear->layers;
-    void *value, *grad;
     int64_t shape[2] = { linear->out, linear->in }, elements;
     if (__builtin_mul_overflow(linear->out, linear->in, &elements))
         return ki_fail(KITH_ERR_NO_MEMORY, "%s: a weight of [%lld, %lld] is too large", linear->name,
                        (long long)linear->out, (long long)linear->in);
-    kith_status status = ki_param_memory(layers, elements, &value, &grad);
-    if (status != KITH_OK)
-        return status;
-    linear->weight = kith_tensor_view(value, layers->dtype, 2, shape);
-    linear->weight_grad = kith_tensor_view(grad, layers->accumulator, 2, shape);
-    if (!linear->options.has_bias)
-        return KITH_OK;
-    status = ki_param_memory(layers, linear->out, &value, &grad);
-    linear->bias = kith_tensor_view(value, layers->dtype, 1, shape);
-    linear->bias_grad = kith_tensor_view(grad, layers->accumulator, 1, shape);
+    kith_status status =
+        fuse_one(linear->layers, elements, 2, shape, &linear->weight, &linear->weight_grad, &linear->weight_block);
+    if (status == KITH_OK && linear->options.has_bias)
+        status =
+            fuse_one(linear->layers, linear->out, 1, shape, &linear->bias, &linear->bias_grad, &linear->bias_block);
     return status;
 }
 
@@ -95,11 +99,6 @@ static ki_param_spec spec_of(const kith_linear *linear, const kith_linear_part *
         spec.is_grad_partial = copies > 1;
     }
     return spec;
-}
-
-static void *row_of(void *data, int64_t row, int64_t cols, kith_dtype dtype)
-{
-    return data == NULL ? NULL : (char *)data + row * cols * (int64_t)kith_dtype_nbytes(dtype);
 }
 
 static kith_status make_weight(kith_linear *linear, const kith_linear_part *part, int64_t row, int copies,
@@ -121,9 +120,8 @@ static kith_status make_weight(kith_linear *linear, const kith_linear_part *part
         spec.is_grad_partial = linear->is_sequence_split;
     }
     spec.is_matrix = true;
-    spec.value = row_of(linear->weight.data, row, linear->in, layers->dtype);
-    spec.grad = row_of(linear->weight_grad.data, row, linear->in, layers->accumulator);
-    spec.has_memory = true;
+    spec.block = linear->weight_block;
+    spec.first_element = row * linear->in;
     return ki_param_create(linear->layers, &spec, &share->weight);
 }
 
@@ -131,16 +129,14 @@ static kith_status make_bias(kith_linear *linear, const kith_linear_part *part, 
                              ki_linear_share *share)
 {
     ki_param_spec spec = spec_of(linear, part, share, copies);
-    const kith_layers *layers = linear->layers;
     char suffix[128];
     snprintf(suffix, sizeof suffix, "%s%sbias", part->name, part->name[0] != '\0' ? "." : "");
     spec.suffix = suffix;
     spec.dim_count = 1;
     if (linear->options.kind != KITH_LINEAR_COLUMN) // each rank sees the gradients of its own positions
         spec.is_grad_partial = linear->is_sequence_split;
-    spec.value = row_of(linear->bias.data, row, 1, layers->dtype);
-    spec.grad = row_of(linear->bias_grad.data, row, 1, layers->accumulator);
-    spec.has_memory = true;
+    spec.block = linear->bias_block;
+    spec.first_element = row;
     return ki_param_create(linear->layers, &spec, &share->bias);
 }
 
@@ -207,7 +203,8 @@ static kith_status tie(kith_linear *linear)
     linear->out = rows;
     ki_linear_share all = { tied->first, rows, tied->first, rows, tied, NULL };
     linear->shares[0] = all;
-    return KITH_OK;
+    linear->weight_block = ki_block_of(tied);
+    return ki_block_use(linear->layers, linear->weight_block, &linear->weight, &linear->weight_grad);
 }
 
 static kith_status make(void *layer)

@@ -39,6 +39,7 @@ struct kith_linear {
     int64_t first_in;                /* ROW: this rank's first input feature */
     kith_tensor weight, weight_grad; /* [out, in] */
     kith_tensor bias, bias_grad;     /* [out]; dim_count 0: none */
+    ki_block *weight_block, *bias_block;
 };
 
 /* What x, y and dy, dx must be. (linear_forward.c) */

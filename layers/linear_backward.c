@@ -16,7 +16,10 @@ static kith_status add_bias_grad(kith_linear *linear, ki_mat dy)
     if (!linear->options.has_bias)
         return KITH_OK;
     ki_compute *compute = linear->layers->compute;
-    return compute->ops->bias_grad(compute, dy, ki_mat_of(&linear->bias_grad));
+    kith_status status = compute->ops->bias_grad(compute, dy, ki_mat_of(&linear->bias_grad));
+    if (status == KITH_OK)
+        ki_grad_added(linear->layers, linear->bias_block);
+    return status;
 }
 
 /* dW += dy^T x, by rows of dW. */
@@ -35,6 +38,8 @@ static kith_status add_weight_grad(kith_linear *linear, ki_mat dy, ki_mat x, ki_
         if (status == KITH_OK)
             status = ki_comm_poll(beside);
     }
+    if (status == KITH_OK)
+        ki_grad_added(linear->layers, linear->weight_block);
     return status;
 }
 
@@ -55,7 +60,7 @@ static kith_status run_later(kith_tape *tape, const ki_weight_work *work)
 {
     kith_linear *linear = (kith_linear *)work->layer;
     kith_tensor whole = { 0 };
-    ki_started nothing = { NULL };
+    ki_started nothing = { 0 };
     kith_status status;
     if (linear->options.kind == KITH_LINEAR_COLUMN && linear->is_sequence_split)
         KI_OR_GOTO(end, ki_tape_gather(tape, &work->x, &whole));
@@ -80,7 +85,7 @@ static kith_status backward_column(kith_linear *linear, kith_tape *tape, const k
     kith_layers *layers = linear->layers;
     bool is_split = linear->is_sequence_split, is_later = tape->is_split_backward;
     kith_tensor whole_x = { 0 }, partial = { 0 }, shard = { 0 };
-    ki_started gather = { NULL }, sum = { NULL };
+    ki_started gather = { 0 }, sum = { 0 };
     kith_status status;
     ki_mat rows = ki_mat_of(dy);
     if (is_split && !is_later)
@@ -124,7 +129,7 @@ static kith_status backward_row(kith_linear *linear, kith_tape *tape, const kith
 {
     kith_layers *layers = linear->layers;
     kith_tensor whole = { 0 }, made = { 0 };
-    ki_started gather = { NULL }, nothing = { NULL };
+    ki_started gather = { 0 }, nothing = { 0 };
     kith_status status;
     if (linear->is_sequence_split)
         KI_OR_GOTO(end, ki_tape_gather_start(tape, dy, &whole, &gather));
@@ -159,7 +164,7 @@ static kith_status backward_whole(kith_linear *linear, kith_tape *tape, const ki
                                   kith_tensor *dx)
 {
     kith_tensor made = { 0 };
-    ki_started nothing = { NULL };
+    ki_started nothing = { 0 };
     kith_status status;
     KI_OR_GOTO(end, add_bias_grad(linear, ki_mat_of(dy)));
     if (dx != NULL) {

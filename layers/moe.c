@@ -76,36 +76,34 @@ static kith_status make_router(kith_moe *moe)
     kith_status status = ki_param_create(layers, &spec, &router);
     if (status != KITH_OK)
         return status;
-    moe->router = router->value;
-    moe->router_grad = router->grad;
-    return KITH_OK;
+    moe->router.value = router->value;
+    moe->router.grad = router->grad;
+    moe->router.block = ki_block_of(router);
+    return ki_block_use(layers, moe->router.block, &moe->router.value, &moe->router.grad);
 }
 
-/* Zeroed weight and gradient of [rows, cols]. */
-static kith_status make_matrix(kith_layers *layers, int64_t rows, int64_t cols, kith_tensor *value, kith_tensor *grad)
+/* Zeroed, [rows, cols]. */
+static kith_status make_matrix(kith_layers *layers, int64_t rows, int64_t cols, ki_moe_matrix *matrix)
 {
-    void *value_data, *grad_data;
     int64_t shape[2] = { rows, cols }, elements;
     if (__builtin_mul_overflow(rows, cols, &elements))
         return ki_fail(KITH_ERR_NO_MEMORY, "layers: an expert of %lld x %lld is too large", (long long)rows,
                        (long long)cols);
-    kith_status status = ki_param_memory(layers, elements, &value_data, &grad_data);
+    kith_status status = ki_param_memory(layers, elements, &matrix->block);
     if (status != KITH_OK)
         return status;
-    *value = kith_tensor_view(value_data, layers->dtype, 2, shape);
-    *grad = kith_tensor_view(grad_data, layers->accumulator, 2, shape);
-    return KITH_OK;
+    ki_block_view(layers, matrix->block, 0, 2, shape, &matrix->value, &matrix->grad);
+    return ki_block_use(layers, matrix->block, &matrix->value, &matrix->grad);
 }
 
-/* One of an expert's matrices as a parameter: rows [first, first + count) of value, or all of it. */
-static kith_status name_matrix(kith_moe *moe, int64_t number, const char *matrix, int split_dim, int64_t first,
-                               const kith_tensor *value, const kith_tensor *grad)
+/* One of an expert's parameters: rows of a matrix from `first` on, inner of them, or all where it is split by
+ * columns. */
+static kith_status name_matrix(kith_moe *moe, int64_t number, const char *name, int split_dim, int64_t first,
+                               const ki_moe_matrix *matrix)
 {
     char suffix[64];
-    snprintf(suffix, sizeof suffix, "experts.%lld.%s.weight", (long long)number, matrix);
+    snprintf(suffix, sizeof suffix, "experts.%lld.%s.weight", (long long)number, name);
     bool is_down = split_dim == 1;
-    kith_tensor part = kith_tensor_narrow(value, 0, first, is_down ? value->shape[0] : moe->inner);
-    kith_tensor part_grad = kith_tensor_narrow(grad, 0, first, part.shape[0]);
     ki_param_spec spec = { .prefix = moe->name, .suffix = suffix, .dim_count = 2, .split_dim = split_dim, .copies = 1 };
     spec.global_shape[0] = is_down ? moe->options.features : moe->options.inner_features;
     spec.global_shape[1] = is_down ? moe->options.inner_features : moe->options.features;
@@ -113,9 +111,9 @@ static kith_status name_matrix(kith_moe *moe, int64_t number, const char *matrix
     spec.count = moe->inner;
     if (moe->layers->tp_size == 1)
         spec.split_dim = -1;
-    spec.is_matrix = spec.is_expert = spec.has_memory = true;
-    spec.value = part.data;
-    spec.grad = part_grad.data;
+    spec.is_matrix = spec.is_expert = true;
+    spec.block = matrix->block;
+    spec.first_element = first * matrix->value.shape[1];
     kith_param *param;
     return ki_param_create(moe->layers, &spec, &param);
 }
@@ -124,15 +122,15 @@ static kith_status make_expert(kith_moe *moe, int64_t index)
 {
     ki_expert *expert = &moe->experts[index];
     int64_t number = moe->first_expert + index, features = moe->options.features;
-    kith_status status = make_matrix(moe->layers, moe->in_rows, features, &expert->in, &expert->in_grad);
+    kith_status status = make_matrix(moe->layers, moe->in_rows, features, &expert->in);
     if (status == KITH_OK)
-        status = make_matrix(moe->layers, features, moe->inner, &expert->out, &expert->out_grad);
+        status = make_matrix(moe->layers, features, moe->inner, &expert->out);
     if (status == KITH_OK && moe->options.is_gated)
-        status = name_matrix(moe, number, "gate", 0, 0, &expert->in, &expert->in_grad);
+        status = name_matrix(moe, number, "gate", 0, 0, &expert->in);
     if (status == KITH_OK)
-        status = name_matrix(moe, number, "up", 0, moe->in_rows - moe->inner, &expert->in, &expert->in_grad);
+        status = name_matrix(moe, number, "up", 0, moe->in_rows - moe->inner, &expert->in);
     if (status == KITH_OK)
-        status = name_matrix(moe, number, "down", 1, 0, &expert->out, &expert->out_grad);
+        status = name_matrix(moe, number, "down", 1, 0, &expert->out);
     return status;
 }
 

@@ -32,10 +32,16 @@
 
 #include "layers.h"
 
+/* A weight with its gradient. */
+typedef struct ki_moe_matrix {
+    kith_tensor value, grad;
+    ki_block *block;
+} ki_moe_matrix;
+
 /* An expert of this rank. */
 typedef struct ki_expert {
-    kith_tensor in, in_grad;   /* gate above up, or up alone: [in_rows, features] */
-    kith_tensor out, out_grad; /* down: [features, inner] */
+    ki_moe_matrix in;  /* gate above up, or up alone: [in_rows, features] */
+    ki_moe_matrix out; /* down: [features, inner] */
 } ki_expert;
 
 struct kith_moe {
@@ -43,7 +49,7 @@ struct kith_moe {
     const char *name;
     kith_moe_options options;
     ki_activation activation;
-    kith_tensor router, router_grad;     /* [experts, features] */
+    ki_moe_matrix router;                /* [experts, features] */
     ki_expert *experts;                  /* [expert_count] */
     int64_t first_expert, expert_count;  /* of this rank of ep */
     int64_t first_inner, inner, in_rows; /* of this rank of tp; in_rows: inner, twice that when gated */
@@ -164,8 +170,9 @@ kith_status ki_moe_experts_backward(kith_moe *moe, kith_tape *tape, const ki_rou
                                     const kith_tensor *inputs, const kith_tensor *hidden, const kith_tensor *dy,
                                     const kith_tensor *weights, kith_tensor *dinputs, kith_tensor *dots);
 
-/* Notes grad += dy^T x. grad lives as long as the layer. */
-kith_status ki_moe_note_weights(kith_tape *tape, const kith_tensor *grad, const kith_tensor *x, const kith_tensor *dy);
+/* Notes grad += dy^T x of a matrix of the layer. */
+kith_status ki_moe_note_weights(kith_tape *tape, const ki_moe_matrix *matrix, const kith_tensor *x,
+                                const kith_tensor *dy);
 
 /* Some rows of a tensor of two dimensions, for who keeps references. */
 kith_tensor ki_moe_rows(const kith_tensor *tensor, int64_t first, int64_t count);

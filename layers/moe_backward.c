@@ -106,7 +106,7 @@ static kith_status back_to_logits(kith_moe *moe, kith_tape *tape, double auxilia
     KI_OR_GOTO(end, ki_moe_choose_grad(moe, routing, &kept->weights, &kept->probabilities, &of_choices, &kept->balance,
                                        auxiliary_scale, &p->dlogits));
     kith_tensor own = own_rows(tape, &p->dlogits);
-    KI_OR_GOTO(end, ki_moe_note_weights(tape, &moe->router_grad, &kept->x, &own));
+    KI_OR_GOTO(end, ki_moe_note_weights(tape, &moe->router, &kept->x, &own));
 end:
     kith_tensor_release(&of_rows);
     kith_tensor_release(&of_choices);
@@ -145,7 +145,7 @@ static kith_status add_router(kith_moe *moe, kith_tape *tape, pass *p)
 {
     ki_compute *compute = moe->layers->compute;
     kith_tensor own = own_rows(tape, &p->dlogits);
-    return compute->ops->gemm(compute, KI_AS_IS, KI_AS_IS, 1, ki_mat_of(&own), ki_mat_of(&moe->router), 1,
+    return compute->ops->gemm(compute, KI_AS_IS, KI_AS_IS, 1, ki_mat_of(&own), ki_mat_of(&moe->router.value), 1,
                               ki_mat_of(&p->dx));
 }
 

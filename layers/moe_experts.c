@@ -39,10 +39,11 @@ static kith_status forward_one(kith_moe *moe, const ki_expert *expert, int64_t f
     hidden = ki_mat_rows(hidden, first, rows);
     outputs = ki_mat_rows(outputs, first, rows);
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->dtype, rows, moe->inner, &inner));
-    KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, inputs, ki_mat_of(&expert->in), 0, hidden));
+    KI_OR_GOTO(
+        end, compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, inputs, ki_mat_of(&expert->in.value), 0, hidden));
     KI_OR_GOTO(end, activate(moe, hidden, ki_mat_of(&inner)));
-    KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, ki_mat_of(&inner), ki_mat_of(&expert->out),
-                                       0, outputs));
+    KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, ki_mat_of(&inner),
+                                       ki_mat_of(&expert->out.value), 0, outputs));
 end:
     kith_tensor_release(&inner);
     return status;
@@ -76,14 +77,18 @@ kith_tensor ki_moe_rows(const kith_tensor *tensor, int64_t first, int64_t count)
 static kith_status add_weight_grad(kith_tape *tape, const ki_weight_work *work)
 {
     ki_compute *compute = tape->layers->compute;
-    const kith_tensor *grad = (const kith_tensor *)work->layer;
-    return compute->ops->gemm(compute, KI_TRANSPOSED, KI_AS_IS, 1, ki_mat_of(&work->dy), ki_mat_of(&work->x), 1,
-                              ki_mat_of(grad));
+    const ki_moe_matrix *matrix = (const ki_moe_matrix *)work->layer;
+    kith_status status = compute->ops->gemm(compute, KI_TRANSPOSED, KI_AS_IS, 1, ki_mat_of(&work->dy),
+                                            ki_mat_of(&work->x), 1, ki_mat_of(&matrix->grad));
+    if (status == KITH_OK)
+        ki_grad_added(tape->layers, matrix->block);
+    return status;
 }
 
-kith_status ki_moe_note_weights(kith_tape *tape, const kith_tensor *grad, const kith_tensor *x, const kith_tensor *dy)
+kith_status ki_moe_note_weights(kith_tape *tape, const ki_moe_matrix *matrix, const kith_tensor *x,
+                                const kith_tensor *dy)
 {
-    ki_weight_work work = { .run = add_weight_grad, .layer = grad, .x = *x, .dy = *dy };
+    ki_weight_work work = { .run = add_weight_grad, .layer = matrix, .x = *x, .dy = *dy };
     return ki_tape_note_weights(tape, &work);
 }
 
@@ -105,14 +110,14 @@ static kith_status back_to_inner(kith_moe *moe, kith_tape *tape, const share *s,
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->dtype, s->rows, moe->inner, &inner));
     KI_OR_GOTO(end, activate(moe, ki_mat_of(&s->hidden), ki_mat_of(&inner)));
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->dtype, s->rows, moe->inner, &unweighted));
-    KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_AS_IS, 1, ki_mat_of(&s->dy), ki_mat_of(&s->expert->out), 0,
-                                       ki_mat_of(&unweighted)));
+    KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_AS_IS, 1, ki_mat_of(&s->dy),
+                                       ki_mat_of(&s->expert->out.value), 0, ki_mat_of(&unweighted)));
     KI_OR_GOTO(end, compute->ops->row_dots(compute, ki_mat_of(&unweighted), ki_mat_of(&inner), ki_mat_of(&s->dots)));
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->dtype, s->rows, moe->inner, dinner));
     KI_OR_GOTO(end, compute->ops->pick_rows(compute, NULL, weights, ki_mat_of(&unweighted), ki_mat_of(dinner)));
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->dtype, s->rows, moe->inner, &weighted_inner));
     KI_OR_GOTO(end, compute->ops->pick_rows(compute, NULL, weights, ki_mat_of(&inner), ki_mat_of(&weighted_inner)));
-    KI_OR_GOTO(end, ki_moe_note_weights(tape, &s->expert->out_grad, &weighted_inner, &s->dy));
+    KI_OR_GOTO(end, ki_moe_note_weights(tape, &s->expert->out, &weighted_inner, &s->dy));
 end:
     kith_tensor_release(&inner);
     kith_tensor_release(&unweighted);
@@ -131,12 +136,19 @@ static kith_status backward_one(kith_moe *moe, kith_tape *tape, const share *s)
     KI_OR_GOTO(end, activate_grad(moe, ki_mat_of(&s->hidden), ki_mat_of(&dinner), ki_mat_of(&dhidden)));
     if (s->dinputs.dim_count > 0)
         KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_AS_IS, 1, ki_mat_of(&dhidden),
-                                           ki_mat_of(&s->expert->in), 0, ki_mat_of(&s->dinputs)));
-    KI_OR_GOTO(end, ki_moe_note_weights(tape, &s->expert->in_grad, &s->inputs, &dhidden));
+                                           ki_mat_of(&s->expert->in.value), 0, ki_mat_of(&s->dinputs)));
+    KI_OR_GOTO(end, ki_moe_note_weights(tape, &s->expert->in, &s->inputs, &dhidden));
 end:
     kith_tensor_release(&dinner);
     kith_tensor_release(&dhidden);
     return status;
+}
+
+/* No token came: zeros are added, and that is the gradient of this microbatch. */
+static void add_nothing(kith_moe *moe, const ki_expert *expert)
+{
+    ki_grad_added(moe->layers, expert->out.block);
+    ki_grad_added(moe->layers, expert->in.block);
 }
 
 kith_status ki_moe_experts_backward(kith_moe *moe, kith_tape *tape, const ki_routing *routing,
@@ -162,6 +174,8 @@ kith_status ki_moe_experts_backward(kith_moe *moe, kith_tape *tape, const ki_rou
             s.dinputs = ki_moe_rows(dinputs, first, rows);
         if (rows > 0)
             status = backward_one(moe, tape, &s);
+        else
+            add_nothing(moe, s.expert);
         first += rows;
     }
     return status;

@@ -56,7 +56,7 @@ static kith_status through_experts(kith_moe *moe, kith_tape *tape, pass *p)
     ki_moe_kept *kept = &p->kept;
     const ki_routing *routing = &kept->routing;
     kith_tensor leaving = { 0 }, outputs = { 0 };
-    ki_trip trip = { .started = { NULL } };
+    ki_trip trip = { 0 };
     kith_status status;
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->dtype, routing->sent, moe->options.features, &leaving));
     KI_OR_GOTO(end, layers->compute->ops->pick_rows(layers->compute, p->lists.token_of_row, ki_no_mat(),

@@ -74,7 +74,7 @@ kith_status ki_moe_choose(kith_moe *moe, ki_mat x, ki_routing *routing, kith_ten
     kith_tensor logits = { 0 }, chosen = { 0 };
     kith_status status;
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->accumulator, tokens, experts, &logits));
-    KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, x, ki_mat_of(&moe->router), 0,
+    KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, x, ki_mat_of(&moe->router.value), 0,
                                        ki_mat_of(&logits)));
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->accumulator, tokens, top_k, &chosen));
     KI_OR_GOTO(

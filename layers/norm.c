@@ -21,6 +21,8 @@ static kith_status make_param(kith_norm *norm, const char *suffix, double start,
     spec.copies = layers->tp_size;
     spec.is_grad_partial = norm->options.is_of_heads || layers->options.is_sequence_parallel;
     kith_status status = ki_param_create(layers, &spec, param);
+    if (status == KITH_OK)
+        status = ki_block_use(layers, ki_block_of(*param), NULL, NULL);
     return status == KITH_OK ? kith_param_fill(*param, start) : status;
 }
 
@@ -114,6 +116,10 @@ kith_status ki_norm_rows_grad(const kith_norm *norm, ki_mat x, const ki_norm_sta
         else
             status = compute->ops->rms_norm_grad(compute, rows, weight, rstd, from, to, weight_grad);
     }
+    if (status == KITH_OK)
+        ki_grad_added(norm->layers, ki_block_of(norm->weight));
+    if (status == KITH_OK && norm->bias != NULL)
+        ki_grad_added(norm->layers, ki_block_of(norm->bias));
     return status;
 }
 

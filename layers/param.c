@@ -33,23 +33,6 @@ static kith_status name_param(kith_layers *layers, const ki_param_spec *spec, co
     return status;
 }
 
-kith_status ki_param_memory(kith_layers *layers, int64_t elements, void **value, void **grad)
-{
-    *value = *grad = NULL;
-    size_t value_nbytes, grad_nbytes;
-    if (!ki_mul((size_t)elements, kith_dtype_nbytes(layers->dtype), &value_nbytes) ||
-        !ki_mul((size_t)elements, kith_dtype_nbytes(layers->accumulator), &grad_nbytes))
-        return ki_fail(KITH_ERR_NO_MEMORY, "layers: a parameter of %lld elements is too large", (long long)elements);
-    layers->memory.parameters += value_nbytes;
-    layers->memory.grads += grad_nbytes;
-    if (layers->is_dry)
-        return KITH_OK;
-    kith_status status = ki_layers_own(layers, value_nbytes > 0 ? value_nbytes : 1, NULL, value);
-    if (status == KITH_OK)
-        status = ki_layers_own(layers, grad_nbytes > 0 ? grad_nbytes : 1, NULL, grad);
-    return status;
-}
-
 static void describe(const kith_layers *layers, const ki_param_spec *spec, kith_param *param)
 {
     param->dim_count = spec->dim_count;
@@ -66,38 +49,57 @@ static void describe(const kith_layers *layers, const ki_param_spec *spec, kith_
     param->is_expert = spec->is_expert;
 }
 
+/* A block of its own where the layer brought none. */
+static kith_status find_memory(kith_layers *layers, const ki_param_spec *spec, const int64_t *shape, const char *name,
+                               ki_block **block)
+{
+    *block = spec->block;
+    if (spec->block != NULL)
+        return KITH_OK;
+    kith_tensor whole = kith_tensor_view(NULL, layers->dtype, spec->dim_count, shape);
+    if (whole.dim_count == 0)
+        return ki_fail(KITH_ERR_NO_MEMORY, "layers: parameter %s is too large", name);
+    return ki_param_memory(layers, kith_tensor_count(&whole), block);
+}
+
+static void put_in_block(ki_param *param, const ki_param_spec *spec, ki_block *block)
+{
+    param->block = block;
+    param->first = spec->first_element;
+    ki_param **last = &block->params;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = param;
+}
+
 kith_status ki_param_create(kith_layers *layers, const ki_param_spec *spec, kith_param **out)
 {
     kith_status status = make_room(layers);
     const char *name = NULL;
     if (status == KITH_OK)
         status = name_param(layers, spec, &name);
-    kith_param *param = NULL;
+    ki_param *made = NULL;
     if (status == KITH_OK)
-        status = ki_layers_own(layers, sizeof *param, NULL, &param);
+        status = ki_layers_own(layers, sizeof *made, NULL, &made);
     if (status != KITH_OK)
         return status;
+    kith_param *param = &made->param;
     describe(layers, spec, param);
     param->name = name;
     int64_t shape[2] = { spec->global_shape[0], spec->global_shape[1] };
     if (spec->split_dim >= 0)
         shape[spec->split_dim] = spec->count;
-    void *value = spec->value, *grad = spec->grad;
-    if (!spec->has_memory) {
-        kith_tensor whole = kith_tensor_view(NULL, layers->dtype, spec->dim_count, shape);
-        if (whole.dim_count == 0)
-            return ki_fail(KITH_ERR_NO_MEMORY, "layers: parameter %s is too large", name);
-        status = ki_param_memory(layers, kith_tensor_count(&whole), &value, &grad);
-    }
+    ki_block *block = NULL;
+    status = find_memory(layers, spec, shape, name, &block);
     if (status != KITH_OK)
         return status;
+    put_in_block(made, spec, block);
     param->copies_group = ki_layers_copies(layers, spec->copies);
     kith_layout layout = spec->split_dim >= 0 ? KITH_SPLIT : KITH_REPLICATED;
     param->layers = layers;
-    param->value =
-        ki_with_layout(kith_tensor_view(value, layers->dtype, spec->dim_count, shape), layout, spec->split_dim);
-    param->grad =
-        ki_with_layout(kith_tensor_view(grad, layers->accumulator, spec->dim_count, shape), layout, spec->split_dim);
+    ki_block_view(layers, block, made->first, spec->dim_count, shape, &param->value, &param->grad);
+    param->value = ki_with_layout(param->value, layout, spec->split_dim);
+    param->grad = ki_with_layout(param->grad, layout, spec->split_dim);
     layers->params[layers->param_count++] = param;
     *out = param;
     return KITH_OK;

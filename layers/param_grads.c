@@ -14,7 +14,11 @@ kith_status kith_layers_zero_grads(kith_layers *layers)
     kith_status status = KITH_OK;
     for (size_t i = 0; i < layers->param_count && status == KITH_OK; i++)
         status = layers->compute->ops->fill(layers->compute, ki_mat_of(&layers->params[i]->grad), 0);
+    for (size_t i = 0; i < layers->param_count; i++)
+        ki_block_of(layers->params[i])->added = 0;
     layers->has_finished_grads = false;
+    if (layers->grad_hook.zeroed != NULL)
+        layers->grad_hook.zeroed(layers->grad_hook.context);
     return status;
 }
 
@@ -61,11 +65,24 @@ static kith_status finish_set(kith_layers *layers, int copies, kith_group *group
     kith_status status;
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->accumulator, 1, elements, &row));
     KI_OR_GOTO(end, move(layers, copies, &row, INTO_BUFFER));
-    ki_comm comm = { group, copies, 0 };
+    ki_comm comm = { group, copies, 0, KITH_LAYERS_TP };
     KI_OR_GOTO(end, ki_comm_all_reduce(layers, KITH_PHASE_FINISH, comm, row.data, elements, row.dtype, KITH_SUM));
     KI_OR_GOTO(end, move(layers, copies, &row, OUT_OF_BUFFER));
 end:
     kith_tensor_release(&row);
+    return status;
+}
+
+kith_status ki_layers_sum_partial_grads(kith_layers *layers)
+{
+    layers->has_finished_grads = true;
+    kith_status status = ki_layers_make_copies(layers, 0);
+    for (int copies = layers->tp_size; copies > 1 && status == KITH_OK; copies--)
+        for (size_t i = 0; i < layers->param_count; i++)
+            if (is_of_set(layers->params[i], copies)) {
+                status = finish_set(layers, copies, layers->params[i]->copies_group);
+                break;
+            }
     return status;
 }
 
@@ -82,13 +99,5 @@ kith_status kith_layers_finish_grads(kith_layers *layers)
         return ki_fail(KITH_ERR_INVALID_ARG,
                        "kith_layers_finish_grads: gradients were summed already; a step begins with "
                        "kith_layers_zero_grads()");
-    layers->has_finished_grads = true;
-    kith_status status = ki_layers_make_copies(layers, 0);
-    for (int copies = layers->tp_size; copies > 1 && status == KITH_OK; copies--)
-        for (size_t i = 0; i < layers->param_count; i++)
-            if (is_of_set(layers->params[i], copies)) {
-                status = finish_set(layers, copies, layers->params[i]->copies_group);
-                break;
-            }
-    return status;
+    return ki_layers_sum_partial_grads(layers);
 }

@@ -109,7 +109,7 @@ kith_status kith_tensor_reduce_scatter(kith_layers *layers, kith_layers_phase ph
 {
     static const char function[] = "kith_tensor_reduce_scatter";
     kith_tensor parts = { 0 }, made = { 0 };
-    ki_started started = { NULL };
+    ki_started started = { 0 };
     kith_status status;
     KI_OR_GOTO(end, check(layers, function, phase, x, y, KITH_PARTIAL, dim));
     KI_OR_GOTO(end, check_units(function, x->shape[dim], unit));
@@ -136,7 +136,7 @@ kith_status kith_tensor_all_gather(kith_layers *layers, kith_layers_phase phase,
 {
     static const char function[] = "kith_tensor_all_gather";
     kith_tensor parts = { 0 }, made = { 0 };
-    ki_started started = { NULL };
+    ki_started started = { 0 };
     kith_status status;
     KI_OR_GOTO(end, check(layers, function, phase, x, y, KITH_SPLIT, dim));
     KI_OR_GOTO(end, check_units(function, total, unit));

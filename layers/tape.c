@@ -164,10 +164,12 @@ kith_status ki_tape_push(kith_tape *tape, ki_saved *saved)
         ki_saved_release(saved);
         return ki_fail(KITH_ERR_NO_MEMORY, "layers: no memory for what %s keeps for its backward pass", saved->name);
     }
-    if (is_kept)
+    if (is_kept) {
         tape->saved[tape->depth++] = *saved;
-    else
+        tape->layers->live_saved++;
+    } else {
         ki_saved_release(saved);
+    }
     memset(saved, 0, sizeof *saved);
     return KITH_OK;
 }
@@ -194,13 +196,16 @@ kith_status ki_tape_pop(kith_tape *tape, const void *owner, const char *name, ki
         return status;
     *saved = *top;
     tape->depth--;
+    tape->layers->live_saved--;
     return KITH_OK;
 }
 
 void ki_tape_drop(kith_tape *tape, size_t depth)
 {
-    while (tape->depth > depth)
+    while (tape->depth > depth) {
         ki_saved_release(&tape->saved[--tape->depth]);
+        tape->layers->live_saved--;
+    }
 }
 
 void ki_tape_spoil(kith_tape *tape, size_t depth)
@@ -211,6 +216,13 @@ void ki_tape_spoil(kith_tape *tape, size_t depth)
     ki_tape_drop_weights(tape, 0);
 }
 
+/* A failure is for those to find whose messages these are. */
+static void progress(const kith_layers *layers)
+{
+    if (layers->options.progress != NULL)
+        kith_progress(layers->options.progress);
+}
+
 kith_status ki_tape_enter(kith_tape *tape, const kith_layers *layers, const char *function, kith_layers_phase phase)
 {
     if (tape == NULL || tape->layers != layers)
@@ -218,6 +230,7 @@ kith_status ki_tape_enter(kith_tape *tape, const kith_layers *layers, const char
     if (!tape->has_begun)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: the tape has no microbatch; call kith_tape_begin() first", function);
     tape->phase = tape->is_recomputing ? KITH_PHASE_BACKWARD : phase;
+    progress(layers);
     return KITH_OK;
 }
 
@@ -238,6 +251,7 @@ kith_status ki_tape_run_weights(kith_tape *tape, size_t first, ki_started *besid
 {
     kith_status status = KITH_OK;
     for (size_t i = first; i < tape->work_count && status == KITH_OK; i++) {
+        progress(tape->layers);
         status = tape->work[i].run(tape, &tape->work[i]);
         if (status == KITH_OK)
             status = ki_comm_poll(beside);
@@ -250,7 +264,7 @@ kith_status kith_tape_weight_grads(kith_tape *tape)
 {
     if (tape == NULL)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_tape_weight_grads: tape must not be NULL");
-    ki_started nothing = { NULL };
+    ki_started nothing = { 0 };
     tape->phase = KITH_PHASE_BACKWARD;
     return ki_tape_run_weights(tape, 0, &nothing);
 }

@@ -61,14 +61,14 @@ kith_status ki_tape_scatter_start(kith_tape *tape, const kith_tensor *partial, k
 
 kith_status ki_tape_gather(kith_tape *tape, const kith_tensor *shard, kith_tensor *whole)
 {
-    ki_started started = { NULL };
+    ki_started started = { 0 };
     kith_status status = ki_tape_gather_start(tape, shard, whole, &started);
     return status == KITH_OK ? ki_comm_wait(&started) : status;
 }
 
 kith_status ki_tape_scatter(kith_tape *tape, const kith_tensor *partial, kith_tensor *shard)
 {
-    ki_started started = { NULL };
+    ki_started started = { 0 };
     kith_status status = ki_tape_scatter_start(tape, partial, shard, &started);
     return status == KITH_OK ? ki_comm_wait(&started) : status;
 }

@@ -86,11 +86,13 @@ typedef struct kith_layers_options {
     int blas_threads;   /* of GEMM, for the whole process; 0: this rank's share of the cores; -1: as the BLAS has it */
     int dry_tp, dry_ep; /* > 0 (instead of tp, ep): a dry run as rank 0 of groups of this size. Memory and messages are
                                  counted, nothing is allocated, computed or sent: tensors have no data */
+    kith_ctx *progress; /* kith_progress() is called on it as each layer begins, for what travels beside - a pipeline's
+                           messages, sums over data-parallel ranks; NULL: only while layers themselves send */
 } kith_layers_options;
 
 #define KITH_LAYERS_OPTIONS_INIT                                                                                       \
     {                                                                                                                  \
-        sizeof(kith_layers_options), KITH_F32, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0                                      \
+        sizeof(kith_layers_options), KITH_F32, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL                                \
     }
 
 /* KITH_ERR_UNSUPPORTED when there is no BLAS; the detail says what was tried. Collective over tp and ep, blocks: all
@@ -98,8 +100,8 @@ typedef struct kith_layers_options {
  * what differs of dtype, is_sequence_parallel, is_debug and seed. */
 KITH_API kith_status kith_layers_create(const kith_layers_options *options, kith_layers **layers);
 
-/* Frees the place, its layers and parameters, and the groups that it made itself. Tapes and tensors must be gone:
- * KITH_ERR_BUSY says how many are left. Collective like kith_group_destroy(). NULL is fine. */
+/* Frees the place, its layers and parameters, and the groups that it made itself. Tapes, tensors and an optimizer must
+ * be gone: KITH_ERR_BUSY says what is left. Collective like kith_group_destroy(). NULL is fine. */
 KITH_API kith_status kith_layers_destroy(kith_layers *layers);
 
 KITH_API int kith_layers_tp_size(const kith_layers *layers);
@@ -125,10 +127,29 @@ typedef struct kith_layers_traffic {
     double wire_nbytes[KITH_PHASES][KITH_TRAFFIC_KINDS]; /* what a rank sends at least: 2 (t - 1) / t of nbytes in an
                                                           all-reduce, all that is for other ranks in an all-to-all,
                                                           (t - 1) / t in all others (by a ring) */
+    uint64_t wait_ns[KITH_PHASES][KITH_TRAFFIC_KINDS];   /* how long layers stood still for them */
 } kith_layers_traffic;
 
 KITH_API void kith_layers_get_traffic(const kith_layers *layers, kith_layers_traffic *traffic);
+/* The same over the ranks of one axis alone. */
+typedef enum kith_layers_axis {
+    KITH_LAYERS_TP,
+    KITH_LAYERS_EP,
+    KITH_LAYERS_DATA, /* what is averaged over all ranks with other data */
+    KITH_LAYERS_TIED, /* kith_param_sum_tied() */
+    KITH_LAYERS_AXES
+} kith_layers_axis;
+
+KITH_API void kith_layers_get_axis_traffic(const kith_layers *layers, kith_layers_axis axis,
+                                           kith_layers_traffic *traffic);
 KITH_API void kith_layers_reset_traffic(kith_layers *layers);
+
+/* Told of each communication over more than one rank when it has ended, on the thread of the layers: when it was
+ * started and when it was seen to be over, in ns of CLOCK_MONOTONIC, and the bytes of the whole tensor. For traces.
+ * Must not use the layers. watch NULL: nobody is told. Local. */
+typedef void (*kith_layers_watch_fn)(void *arg, kith_layers_phase phase, kith_coll_kind kind, int64_t start_ns,
+                                     int64_t end_ns, uint64_t nbytes);
+KITH_API void kith_layers_set_watch(kith_layers *layers, kith_layers_watch_fn watch, void *arg);
 
 /* Memory of this rank, in bytes. */
 typedef struct kith_layers_memory {
@@ -143,8 +164,9 @@ KITH_API void kith_layers_reset_memory_peak(kith_layers *layers);
 
 /* ---- parameters ---- */
 
-/* This rank's part of a parameter, and what it is of the whole. Borrowed from the layer that made it. Weights of linear
- * layers are [out, in]. Values start as zeros (ones for weights of norms). */
+/* This rank's part of a parameter, and what it is of the whole. Borrowed from the layer that made it. The creation
+ * of an optimizer moves value and grad (kith/optim.h). Weights of linear layers are [out, in]. Values start as zeros
+ * (ones for weights of norms). */
 typedef struct kith_param {
     const char *name;  /* "blocks.0.attention.q.weight" */
     kith_tensor value; /* the part */

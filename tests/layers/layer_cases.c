@@ -7,13 +7,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "layer_cases.h"
+#include "case_main.h"
 
-#include <string.h>
-
-static const struct named_case {
-    const char *name;
-    rank_function run;
-} cases[] = {
+static const named_case cases[] = {
     { "creation_alone", case_creation_alone },
     { "creation_local", case_creation_local },
     { "creation_grid", case_creation_grid },
@@ -94,54 +90,7 @@ static const struct named_case {
     { "tied_mismatch", case_tied_mismatch },
 };
 
-#define CASES (sizeof cases / sizeof cases[0])
-
-static const struct named_case *find(const char *name)
-{
-    for (size_t i = 0; i < CASES; i++)
-        if (strcmp(cases[i].name, name) == 0)
-            return &cases[i];
-    return NULL;
-}
-
-static int usage(const char *why)
-{
-    fprintf(stderr,
-            "layer_cases: %s\nusage: layer_cases --case NAME -n RANKS [--threads|--environment] [--backend B] "
-            "[--timeout S]\n",
-            why);
-    return 2;
-}
-
 int main(int argc, char **argv)
 {
-    run_options options = { .mode = LAUNCH_FORK, .size = 1, .timeout_s = 60 };
-    const struct named_case *chosen = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--list") == 0) {
-            for (size_t c = 0; c < CASES; c++)
-                puts(cases[c].name);
-            return 0;
-        }
-        if (strcmp(argv[i], "--threads") == 0 || strcmp(argv[i], "--environment") == 0) {
-            options.mode = argv[i][2] == 't' ? LAUNCH_THREADS : LAUNCH_ENVIRONMENT;
-            continue;
-        }
-        if (i + 1 == argc)
-            return usage("an option lacks its value, or is unknown");
-        const char *option = argv[i], *value = argv[++i];
-        if (strcmp(option, "--case") == 0)
-            chosen = find(value);
-        else if (strcmp(option, "-n") == 0)
-            options.size = atoi(value);
-        else if (strcmp(option, "--backend") == 0)
-            options.backend = value;
-        else if (strcmp(option, "--timeout") == 0)
-            options.timeout_s = atoi(value);
-        else
-            return usage("unknown option");
-    }
-    if (chosen == NULL)
-        return usage("no such case");
-    return run_ranks(&options, chosen->run, NULL) == 0 ? 0 : 1;
+    return case_main(argc, argv, "layer_cases", cases, sizeof cases / sizeof cases[0]);
 }

@@ -83,6 +83,36 @@ static void require_ops(const kith_layers_traffic *traffic, kith_layers_phase ph
     }
 }
 
+/* What a watch was told. */
+typedef struct watched {
+    uint64_t ops[KITH_PHASES][KITH_TRAFFIC_KINDS], nbytes[KITH_PHASES][KITH_TRAFFIC_KINDS];
+    int64_t latest_ns;
+} watched;
+
+static void watch(void *arg, kith_layers_phase phase, kith_coll_kind kind, int64_t start_ns, int64_t end_ns,
+                  uint64_t nbytes)
+{
+    watched *seen = (watched *)arg;
+    seen->ops[phase][kind]++;
+    seen->nbytes[phase][kind] += nbytes;
+    REQUIRE(start_ns > 0 && start_ns <= end_ns && end_ns >= seen->latest_ns); // told in the order of their ends
+    seen->latest_ns = end_ns;
+}
+
+/* A watch is told of all that is counted, and nobody stands still for what was not sent. */
+static void require_watched(const kith_layers_traffic *traffic, const watched *seen)
+{
+    for (int phase = 0; phase < KITH_PHASES; phase++)
+        for (int kind = 0; kind < KITH_TRAFFIC_KINDS; kind++) {
+            if (traffic->ops[phase][kind] != seen->ops[phase][kind] ||
+                traffic->nbytes[phase][kind] != seen->nbytes[phase][kind])
+                rank_fail(__FILE__, __LINE__, "phase %d, collective %d: watched %d of %d bytes, counted %d of %d",
+                          phase, kind, (int)seen->ops[phase][kind], (int)seen->nbytes[phase][kind],
+                          (int)traffic->ops[phase][kind], (int)traffic->nbytes[phase][kind]);
+            REQUIRE(traffic->ops[phase][kind] > 0 || traffic->wait_ns[phase][kind] == 0);
+        }
+}
+
 /* Two all-reduces each way; with sequence parallelism two all-gathers and two reduce-scatters each way, and x gathered
  * again for the gradients of the column-parallel weights. Nothing for one rank. */
 static void check_traffic(rank_info *info, int is_sequence_parallel, int is_core_recomputed)
@@ -91,10 +121,15 @@ static void check_traffic(rank_info *info, int is_sequence_parallel, int is_core
                      is_core_recomputed);
     uint64_t some = info->size > 1 ? 2 : 0, split = is_sequence_parallel ? some : 0, plain = some - split;
     kith_layers_traffic traffic;
+    watched seen;
+    memset(&seen, 0, sizeof seen);
     kith_layers_reset_traffic(p.layers);
+    kith_layers_set_watch(p.layers, watch, &seen);
     forward(&p);
     backward(&p);
+    kith_layers_set_watch(p.layers, NULL, NULL);
     kith_layers_get_traffic(p.layers, &traffic);
+    require_watched(&traffic, &seen);
     require_ops(&traffic, KITH_PHASE_FORWARD, plain, split, split);
     require_ops(&traffic, KITH_PHASE_BACKWARD, plain, 2 * split, split);
     require_ops(&traffic, KITH_PHASE_FINISH, 0, 0, 0);

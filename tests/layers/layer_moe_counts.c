@@ -5,6 +5,7 @@
 #include "layer_moe.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 /* Token n is the unit vector n % experts, which expert n % experts likes best and the one before it second best: every
@@ -179,7 +180,7 @@ static void measure_dry(const moe_grid *grid, const moe_shape *shape, int is_seq
 
 static void require_same_figures(const figures *dry, const figures *real)
 {
-    REQUIRE(memcmp(&dry->traffic, &real->traffic, sizeof dry->traffic) == 0);
+    REQUIRE(memcmp(&dry->traffic, &real->traffic, offsetof(kith_layers_traffic, wait_ns)) == 0);
     const uint64_t got[] = { dry->memory.parameters, dry->memory.grads, dry->memory.tensors, dry->memory.tensors_peak };
     const uint64_t wanted[] = { real->memory.parameters, real->memory.grads, real->memory.tensors,
                                 real->memory.tensors_peak };
