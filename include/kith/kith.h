@@ -23,6 +23,7 @@
  *   topology.h  what the machine is        placement.h  where ranks go        plan.h     what a layout costs
  *   schedule.h  pipeline plans as data     pipeline.h   running them
  *   tensor.h    views of numbers           layers.h     layers split over ranks  transformer.h  blocks and models
+ *   optim.h     from gradients to weights  checkpoint.h  models in files
  *   status.h    statuses, error text, log  version.h                          backend.h  for writers of backends
  *
  * Rules for all of them: functions return a kith_status (see status.h); outputs are written on success only; a
@@ -34,6 +35,7 @@
 #ifndef KITH_KITH_H
 #define KITH_KITH_H
 
+#include <kith/checkpoint.h>
 #include <kith/coll.h>
 #include <kith/context.h>
 #include <kith/dtype.h>
@@ -42,6 +44,7 @@
 #include <kith/mem.h>
 #include <kith/mesh.h>
 #include <kith/op.h>
+#include <kith/optim.h>
 #include <kith/p2p.h>
 #include <kith/pipeline.h>
 #include <kith/placement.h>

@@ -27,6 +27,12 @@ printf '%s' "$words" >"$work/corpus/words"
 printf 'SwitchName=s Nodes=n[1-3]\n\f%s\fn[1-2]' "$words" >"$work/corpus/tree"
 printf '50000000-0000-0000-0000-000000000001, 1\n\f%s' "$words" >"$work/corpus/fabric"
 printf '%s\f{"kith_topology": 1, "override": true, "gpus": [{"index": 1, "numa": 1}]}' "$words" >"$work/corpus/override"
+# Headers, indices and manifests of checkpoints, by their first byte.
+printf '0{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"BF16","shape":[2],"data_offsets":[24,28]}}' \
+    >"$work/corpus/header"
+printf '1{"metadata":{"total_size":1},"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}' >"$work/corpus/index"
+printf '2"format": 1,\n"step": 1,\n"optimizer_steps": -1,\n"numbers": {\n"a": {"value": 1, "bits": "3ff0000000000000"}},\n"files": [\n{"name": "x", "nbytes": 1, "crc32": "00000000", "tensors": {\n"a": "00000001"}}\n]}' \
+    >"$work/corpus/manifest"
 [ "$n" -gt 5 ] || { echo "FAILED: only $n fixtures found"; exit 1; }
 cd "$work" || exit 1
 "$target" -runs="$executions" -max_len=65536 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -seed="${FUZZ_SEED:-1}" \
