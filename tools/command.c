@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define NEAREST_WORD_MAX 63
-#define OPTIONS_MAX 32
+#define OPTIONS_MAX 96
 #define SECONDS_MAX (366.0 * 24 * 3600)
 
 int ki_usage_error(const ki_command *command, const char *format, ...)

@@ -32,6 +32,8 @@ extern const ki_command ki_command_flight;
 extern const ki_command ki_command_bench;
 extern const ki_command ki_command_plan;
 extern const ki_command ki_command_schedule;
+extern const ki_command ki_command_train;
+extern const ki_command ki_command_generate;
 
 /* Prints "kith NAME: sentence" and where help is to stderr. Returns KI_EXIT_USAGE. */
 int ki_usage_error(const ki_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

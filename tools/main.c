@@ -18,6 +18,8 @@ static const ki_command *const commands[] = {
     &ki_command_bench,
     &ki_command_plan,
     &ki_command_schedule,
+    &ki_command_train,
+    &ki_command_generate,
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 

@@ -250,7 +250,7 @@ static int run_main(int argc, char **argv)
         perror("kith run");
         return KI_RUN_EXIT_FAILED;
     }
-    ki_run_options options = { .grace_ns = GRACE_DEFAULT_NS, .env = env };
+    ki_run_options options = { .name = "run", .grace_ns = GRACE_DEFAULT_NS, .env = env };
     int status = parse_options(argc, argv, &options, env);
     options.program = argv + optind;
     if (status == KI_EXIT_OK) status = use_placement(&options, &placement);

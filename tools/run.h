@@ -48,6 +48,7 @@ typedef enum ki_bind_kind { KI_BIND_DEFAULT, KI_BIND_NONE, KI_BIND_COMPACT, KI_B
 typedef struct ki_run_placement ki_run_placement;
 
 typedef struct ki_run_options {
+    const char *name; /* of the subcommand that messages come from: "run" */
     int rank_count;
     ki_bind_kind bind;
     const char *backend; /* NULL: not said */
@@ -124,14 +125,15 @@ pid_t ki_run_start_rank(const ki_run_start *start, int rank, const int output_fd
 
 typedef struct ki_run_output ki_run_output;
 
-/* With rank_count 0 nothing is collected: messages go straight to stderr. NULL when memory is short. */
-ki_run_output *ki_run_output_create(int rank_count);
+/* name: as in the options, borrowed. With rank_count 0 nothing is collected: messages go straight to stderr. NULL when
+ * memory is short. */
+ki_run_output *ki_run_output_create(const char *name, int rank_count);
 void ki_run_output_destroy(ki_run_output *output);
 
 /* Makes the two pipes of a rank; the write ends are the caller's to close. -1 and errno on failure. */
 int ki_run_output_open(ki_run_output *output, int rank, int write_fds[2]);
 
-/* One line of kith run itself, without newline. */
+/* One line of the command itself, without newline. */
 void ki_run_output_message(ki_run_output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Adds what to wait for to fds (room for ki_run_output_poll_max()); returns how many were added. */

@@ -47,9 +47,9 @@ typedef struct guard {
     terminal_input input;
 } guard;
 
-static int fail_with_errno(const char *what)
+static int fail_with_errno(const ki_run_options *options, const char *what)
 {
-    fprintf(stderr, "kith run: %s: %s\n", what, strerror(errno));
+    fprintf(stderr, "kith %s: %s: %s\n", options->name, what, strerror(errno));
     return KI_RUN_EXIT_FAILED;
 }
 
@@ -59,7 +59,8 @@ static int open_standard_streams(void)
     int fd;
     do {
         fd = open("/dev/null", O_RDWR);
-        if (fd < 0) return -1;
+        if (fd < 0)
+            return -1;
     } while (fd <= STDERR_FILENO);
     return close(fd);
 }
@@ -67,7 +68,8 @@ static int open_standard_streams(void)
 static int store_folder_create(ki_run_options *options)
 {
     const char *parent = getenv("TMPDIR");
-    if (parent == NULL || parent[0] != '/') parent = "/tmp";
+    if (parent == NULL || parent[0] != '/')
+        parent = "/tmp";
     int nbytes = snprintf(options->store_folder, sizeof(options->store_folder), "%s/kith-run-XXXXXX", parent);
     if (nbytes < 0 || (size_t)nbytes >= sizeof(options->store_folder)) {
         errno = ENAMETOOLONG;
@@ -97,12 +99,14 @@ static int signals_take(guard *self)
     sigemptyset(&taken);
     sigaddset(&taken, SIGCHLD);
     for (size_t i = 0; i < FORWARDED_COUNT; i++)
-        if (self->inherited.actions[forwarded[i]].sa_handler != SIG_IGN) sigaddset(&taken, forwarded[i]);
+        if (self->inherited.actions[forwarded[i]].sa_handler != SIG_IGN)
+            sigaddset(&taken, forwarded[i]);
     signal(SIGCHLD, SIG_DFL); /* ignored, children would vanish without a status */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
-    if (sigprocmask(SIG_BLOCK, &taken, &self->inherited.mask) != 0) return -1;
+    if (sigprocmask(SIG_BLOCK, &taken, &self->inherited.mask) != 0)
+        return -1;
     return self->signal_fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -121,7 +125,8 @@ static _Noreturn void become_launcher(guard *self, const ki_run_options *options
     prctl(PR_SET_NAME, "kith-launcher");
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* fork() does not inherit it */
     close(self->life_fds[1]);
-    if (self->input.to_rank >= 0) close(self->input.to_rank);
+    if (self->input.to_rank >= 0)
+        close(self->input.to_rank);
     ki_run_handover handover = { &self->inherited, self->signal_fd, self->life_fds[0], stdin_fd };
     int status = ki_run_supervise(options, &handover);
     fflush(NULL);
@@ -133,18 +138,23 @@ static int launcher_start(guard *self, const ki_run_options *options)
     int stdin_fds[2] = { STDIN_FILENO, -1 };
     self->input.to_rank = -1;
     if (isatty(STDIN_FILENO)) {
-        if (pipe2(stdin_fds, O_CLOEXEC) != 0) return -1;
+        if (pipe2(stdin_fds, O_CLOEXEC) != 0)
+            return -1;
         fcntl(stdin_fds[1], F_SETFL, O_NONBLOCK);
         self->input.to_rank = stdin_fds[1];
     }
-    if (pipe2(self->life_fds, O_CLOEXEC) != 0) return -1;
+    if (pipe2(self->life_fds, O_CLOEXEC) != 0)
+        return -1;
     fflush(NULL);
     self->launcher = fork();
-    if (self->launcher < 0) return -1;
-    if (self->launcher == 0) become_launcher(self, options, stdin_fds[0]);
+    if (self->launcher < 0)
+        return -1;
+    if (self->launcher == 0)
+        become_launcher(self, options, stdin_fds[0]);
     setpgid(self->launcher, self->launcher);
     close(self->life_fds[0]);
-    if (stdin_fds[0] != STDIN_FILENO) close(stdin_fds[0]);
+    if (stdin_fds[0] != STDIN_FILENO)
+        close(stdin_fds[0]);
     return 0;
 }
 
@@ -234,38 +244,44 @@ static void wait_for_launcher(guard *self)
             fds[2] = (struct pollfd){ input->to_rank, (short)(is_full ? POLLOUT : 0), 0 };
             timeout_ms = fds[1].fd < 0 && !is_full ? FOREGROUND_POLL_MS : -1;
         }
-        if (poll(fds, 3, timeout_ms) < 0 && errno != EINTR) return;
-        if (fds[0].revents != 0 && take_signals(self)) return;
-        if (input->to_rank >= 0) terminal_advance(input, fds[1].fd < 0 ? 0 : fds[1].revents, fds[2].revents);
+        if (poll(fds, 3, timeout_ms) < 0 && errno != EINTR)
+            return;
+        if (fds[0].revents != 0 && take_signals(self))
+            return;
+        if (input->to_rank >= 0)
+            terminal_advance(input, fds[1].fd < 0 ? 0 : fds[1].revents, fds[2].revents);
     }
 }
 
-static int exit_status(const guard *self)
+static int exit_status(const guard *self, const ki_run_options *options)
 {
-    if (WIFEXITED(self->launcher_status)) return WEXITSTATUS(self->launcher_status);
+    if (WIFEXITED(self->launcher_status))
+        return WEXITSTATUS(self->launcher_status);
     int number = WTERMSIG(self->launcher_status);
-    fprintf(stderr, "kith run: its launcher process was killed by signal %d (SIG%s); all ranks were killed\n", number,
-            sigabbrev_np(number) == NULL ? "?" : sigabbrev_np(number));
+    fprintf(stderr, "kith %s: its launcher process was killed by signal %d (SIG%s); all ranks were killed\n",
+            options->name, number, sigabbrev_np(number) == NULL ? "?" : sigabbrev_np(number));
     return KI_RUN_EXIT_FAILED;
 }
 
 int ki_run_guard(ki_run_options *options)
 {
     guard self = { .signal_fd = -1 };
-    if (open_standard_streams() != 0) return fail_with_errno("cannot open /dev/null");
+    if (open_standard_streams() != 0)
+        return fail_with_errno(options, "cannot open /dev/null");
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-        return fail_with_errno("cannot become the reaper of the ranks' processes");
-    if (signals_take(&self) < 0) return fail_with_errno("cannot take over the signals");
+        return fail_with_errno(options, "cannot become the reaper of the ranks' processes");
+    if (signals_take(&self) < 0)
+        return fail_with_errno(options, "cannot take over the signals");
     raise_file_limit(&self);
     if (store_folder_create(options) != 0)
-        return fail_with_errno("cannot make a folder for the store's address (in TMPDIR or /tmp)");
+        return fail_with_errno(options, "cannot make a folder for the store's address (in TMPDIR or /tmp)");
     int status = KI_RUN_EXIT_FAILED;
     if (launcher_start(&self, options) == 0) {
         wait_for_launcher(&self);
         ki_sweep_all();
-        status = exit_status(&self);
+        status = exit_status(&self, options);
     } else {
-        fail_with_errno("cannot start the launcher process");
+        fail_with_errno(options, "cannot start the launcher process");
     }
     ki_run_store_folder_remove(options->store_folder);
     return status;

@@ -48,6 +48,7 @@ typedef struct stream {
 } stream;
 
 struct ki_run_output {
+    const char *name;
     int rank_count, digits;
     sink sinks[2];
     int sink_count;
@@ -161,11 +162,12 @@ static bool is_same_file(int a, int b)
     return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-ki_run_output *ki_run_output_create(int rank_count)
+ki_run_output *ki_run_output_create(const char *name, int rank_count)
 {
     ki_run_output *output = calloc(1, sizeof(*output));
     if (output == NULL) return NULL;
     size_t stream_count = 2 * (size_t)rank_count;
+    output->name = name;
     output->rank_count = rank_count;
     output->digits = snprintf(NULL, 0, "%d", rank_count > 0 ? rank_count - 1 : 0);
     output->streams = calloc(stream_count + 1, sizeof(*output->streams));
@@ -219,8 +221,8 @@ int ki_run_output_open(ki_run_output *output, int rank, int write_fds[2])
 
 void ki_run_output_message(ki_run_output *output, const char *format, ...)
 {
-    char line[512] = "kith run: ";
-    size_t used = strlen(line);
+    char line[512];
+    size_t used = (size_t)snprintf(line, sizeof(line), "kith %s: ", output->name);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);

@@ -343,9 +343,9 @@ int ki_run_supervise(const ki_run_options *options, const ki_run_handover *hando
 {
     ki_run_job self = { .options = options, .handover = handover, .start_error_fd = -1 };
     self.ranks = calloc((size_t)options->rank_count, sizeof(*self.ranks));
-    self.output = ki_run_output_create(options->is_prefixed ? options->rank_count : 0);
+    self.output = ki_run_output_create(options->name, options->is_prefixed ? options->rank_count : 0);
     if (self.ranks == NULL || self.output == NULL) {
-        fputs("kith run: memory is short\n", stderr);
+        fprintf(stderr, "kith %s: memory is short\n", options->name);
     } else {
         ki_run_job_start(&self);
         supervise(&self);

@@ -321,7 +321,7 @@ static int print_report(const ki_schedule_request *r, const ki_schedule_view *vi
 
 static int report(const ki_schedule_request *r)
 {
-    ki_schedule_view views[KI_COMPARE_MAX] = { { NULL, NULL, NULL } };
+    ki_schedule_view views[KI_COMPARE_MAX] = { { NULL, NULL, NULL, NULL } };
     int count = 0;
     ki_output output;
     int result = make_views(r, views, &count);

@@ -62,6 +62,8 @@ typedef struct ki_schedule_view {
     const char *name;
     kith_schedule *plan;
     kith_simulation *run;
+    const kith_interval *const *measured; /* [ranks][actions of the rank]: how it really went; NULL: run says. A view
+                                             with it needs no run, and is for the picture alone */
 } ki_schedule_view;
 
 /* ---- schedule_compare.c: one row a plan ---- */

@@ -27,55 +27,50 @@ typedef struct canvas {
     double lane_width;
 } canvas;
 
-/* ---- sizes ---- */
+/* ---- how it went ---- */
 
-static size_t count_boxes(const ki_schedule_view *views, int count)
+/* When each action of a rank ran, *count of them. */
+static const kith_interval *intervals_of(const ki_schedule_view *view, int rank, size_t *count)
 {
-    size_t boxes = 0, one;
-    for (int i = 0; i < count; i++)
-        for (int rank = 0; rank < kith_schedule_ranks(views[i].plan); rank++) {
-            kith_schedule_actions(views[i].plan, rank, &one);
-            boxes += one;
+    if (view->measured == NULL)
+        return kith_simulation_intervals(view->run, rank, count);
+    kith_schedule_actions(view->plan, rank, count);
+    return view->measured[rank];
+}
+
+/* Totals of what was measured, as a simulation has them: computing is busy, all else is not. */
+static kith_simulation_total_result measured_total(const ki_schedule_view *view)
+{
+    kith_simulation_total_result total = { 0 };
+    double most_busy = 0, longest_span = 0;
+    for (int rank = 0; rank < kith_schedule_ranks(view->plan); rank++) {
+        size_t count;
+        const kith_action *actions = kith_schedule_actions(view->plan, rank, &count);
+        double busy = 0, start = INFINITY, end = 0;
+        for (size_t i = 0; i < count; i++) {
+            const kith_interval *at = &view->measured[rank][i];
+            if (actions[i].type < KITH_ACTION_F || actions[i].type > KITH_ACTION_RECOMPUTE)
+                continue;
+            busy += at->end - at->start;
+            start = fmin(start, at->start), end = fmax(end, at->end);
         }
-    return boxes;
+        most_busy = fmax(most_busy, busy);
+        longest_span = fmax(longest_span, end - start);
+        total.makespan = fmax(total.makespan, end);
+    }
+    total.bubble = total.makespan - most_busy;
+    total.rate = total.makespan > 0 ? total.bubble / total.makespan : 0;
+    total.span_bubble = longest_span - most_busy;
+    total.span_rate = longest_span > 0 ? total.span_bubble / longest_span : 0;
+    return total;
 }
 
-static double longest(const ki_schedule_view *views, int count)
+static kith_simulation_total_result total_of(const ki_schedule_view *view)
 {
-    double makespan = 0;
-    for (int i = 0; i < count; i++)
-        makespan = fmax(makespan, kith_simulation_total(views[i].run)->makespan);
-    return makespan;
+    return view->measured != NULL ? measured_total(view) : *kith_simulation_total(view->run);
 }
 
-/* Mean length of what takes time. */
-static double mean_length(const ki_schedule_view *views, int count)
-{
-    double sum = 0;
-    size_t boxes = 0;
-    for (int i = 0; i < count; i++)
-        for (int rank = 0; rank < kith_schedule_ranks(views[i].plan); rank++) {
-            size_t actions;
-            const kith_interval *at = kith_simulation_intervals(views[i].run, rank, &actions);
-            for (size_t n = 0; n < actions; n++) {
-                sum += at[n].end - at[n].start;
-                boxes += at[n].end > at[n].start;
-            }
-        }
-    return boxes > 0 ? sum / (double)boxes : 1;
-}
-
-static canvas fit(ki_drawing *drawing, const ki_schedule_view *views, int count)
-{
-    double makespan = longest(views, count);
-    makespan = makespan > 0 ? makespan : 1;
-    double width = makespan / mean_length(views, count) * BOX_WIDTH_WANTED;
-    width = fmin(fmax(width, LANE_WIDTH_LEAST), LANE_WIDTH_MOST);
-    return (canvas){ drawing, width / makespan, width };
-}
-
-/* ---- one lane ---- */
-
+/* False for what is not drawn. */
 static bool style_of(const kith_action *action, ki_style *style)
 {
     bool is_first = action->chunk <= 0;
@@ -100,6 +95,59 @@ static bool style_of(const kith_action *action, ki_style *style)
     }
 }
 
+/* ---- sizes ---- */
+
+static size_t count_boxes(const ki_schedule_view *views, int count)
+{
+    size_t boxes = 0, one;
+    for (int i = 0; i < count; i++)
+        for (int rank = 0; rank < kith_schedule_ranks(views[i].plan); rank++) {
+            kith_schedule_actions(views[i].plan, rank, &one);
+            boxes += one;
+        }
+    return boxes;
+}
+
+static double longest(const ki_schedule_view *views, int count)
+{
+    double makespan = 0;
+    for (int i = 0; i < count; i++)
+        makespan = fmax(makespan, total_of(&views[i]).makespan);
+    return makespan;
+}
+
+/* Mean length of what takes time. */
+static double mean_length(const ki_schedule_view *views, int count)
+{
+    double sum = 0;
+    size_t boxes = 0;
+    for (int i = 0; i < count; i++)
+        for (int rank = 0; rank < kith_schedule_ranks(views[i].plan); rank++) {
+            size_t actions;
+            ki_style unused;
+            const kith_interval *at = intervals_of(&views[i], rank, &actions);
+            const kith_action *list = kith_schedule_actions(views[i].plan, rank, &actions);
+            for (size_t n = 0; n < actions; n++) {
+                if (!style_of(&list[n], &unused))
+                    continue;
+                sum += at[n].end - at[n].start;
+                boxes += at[n].end > at[n].start;
+            }
+        }
+    return boxes > 0 ? sum / (double)boxes : 1;
+}
+
+static canvas fit(ki_drawing *drawing, const ki_schedule_view *views, int count)
+{
+    double makespan = longest(views, count);
+    makespan = makespan > 0 ? makespan : 1;
+    double width = makespan / mean_length(views, count) * BOX_WIDTH_WANTED;
+    width = fmin(fmax(width, LANE_WIDTH_LEAST), LANE_WIDTH_MOST);
+    return (canvas){ drawing, width / makespan, width };
+}
+
+/* ---- one lane ---- */
+
 static void draw_box(const canvas *c, const kith_action *action, const kith_interval *at, double x, double y,
                      double height)
 {
@@ -121,8 +169,8 @@ static void draw_lane(const canvas *c, const ki_schedule_view *view, int rank, d
 {
     size_t count, timed;
     const kith_action *actions = kith_schedule_actions(view->plan, rank, &count);
-    const kith_interval *at = kith_simulation_intervals(view->run, rank, &timed);
-    double makespan = kith_simulation_total(view->run)->makespan;
+    const kith_interval *at = intervals_of(view, rank, &timed);
+    double makespan = total_of(view).makespan;
     ki_draw_text(c->drawing, KI_STYLE_TEXT, x - 8, y + LANE_HEIGHT / 2 + 4, 0, 1, "rank %d", rank);
     ki_draw(c->drawing, KI_SHAPE_BOX, KI_STYLE_LANE, x, y, makespan * c->scale, LANE_HEIGHT);
     for (size_t i = 0; i < count && i < timed; i++) {
@@ -160,16 +208,16 @@ static double draw_axis(const canvas *c, double makespan, double x, double y)
 static int peak_in_flight(const ki_schedule_view *view)
 {
     int peak = 0;
-    for (int rank = 0; rank < kith_schedule_ranks(view->plan); rank++) {
-        int one = kith_simulation_rank(view->run, rank)->in_flight;
-        peak = one > peak ? one : peak;
-    }
+    kith_in_flight one = { 0, 0, 0 };
+    for (int rank = 0; rank < kith_schedule_ranks(view->plan); rank++)
+        if (kith_schedule_in_flight(view->plan, rank, &one) == KITH_OK && one.activations > peak)
+            peak = one.activations;
     return peak;
 }
 
 static double draw_plan(const canvas *c, const ki_schedule_view *view, double y)
 {
-    const kith_simulation_total_result *total = kith_simulation_total(view->run);
+    const kith_simulation_total_result found = total_of(view), *total = &found;
     int ranks = kith_schedule_ranks(view->plan), stages = kith_schedule_stages(view->plan);
     int microbatches = kith_schedule_microbatches(view->plan);
     double x = MARGIN + LABEL_WIDTH;

@@ -15,8 +15,23 @@ _kith_values() {
     --buffers) echo ordinary mapped registered ;;
     --op) echo all_reduce reduce_scatter all_gather all_to_all broadcast barrier ping_pong sendrecv ;;
     --mode) echo cold back_to_back both ;;
-    --dtype) [ "${COMP_WORDS[1]}" = plan ] && echo bf16 f16 f32 fp8 || echo f32 f64 bf16 int32 ;;
-    --model) kith plan --list 2>/dev/null | sed 's/ .*//' ;;
+    --dtype)
+        case "${COMP_WORDS[1]}" in
+        plan) echo bf16 f16 f32 fp8 ;;
+        train | generate) echo f32 f64 bf16 ;;
+        *) echo f32 f64 bf16 int32 ;;
+        esac
+        ;;
+    --model)
+        case "${COMP_WORDS[1]}" in
+        train | generate) return 1 ;; # files, too
+        *) kith plan --list 2>/dev/null | sed 's/ .*//' ;;
+        esac
+        ;;
+    --token-type) echo u16 u32 ;;
+    --optimizer) echo adamw sgd ;;
+    --decay) echo constant linear cosine ;;
+    --loss-scale) echo dynamic ;;
     --recompute) echo none selective full ;;
     --zero) echo 0 1 2 3 ;;
     --format)
@@ -40,7 +55,7 @@ _kith() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}" words i
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run info topo flight bench plan schedule help --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "run info topo flight bench plan schedule train generate help --help --version" -- "$current")
         return
     fi
     # Behind "--" of kith run comes a command line of its own.
@@ -82,12 +97,31 @@ _kith() {
         words+=" --output --width --color --ascii --help"
         case "$previous" in --import | --profile | --output) words="" ;; esac
         ;;
-    help) words="run info topo flight bench plan schedule" ;;
+    train)
+        words="-n --ranks --text --tokens --token-type --validation --seq --model --weights --dtype --dropout --tp --sp"
+        words+=" --pp --dp --ep --schedule --chunks --recompute --zero1 --auto --backend --batch --microbatches"
+        words+=" --global-batch --steps --seed --optimizer --lr --warmup --decay --min-lr --weight-decay --beta1 --beta2"
+        words+=" --eps --momentum --clip --loss-scale --bucket-mb --save --save-every --keep --resume --validate-every"
+        words+=" --validation-batches --describe --json-log --trace --timeline --threads --timeout --debug --help"
+        case "$previous" in
+        --model) words="byte-llama tiny-llama byte-gpt2 tiny-gpt2 byte-moe tiny-moe gpt2" ;;
+        --text | --tokens | --validation | --weights | --save | --resume | --json-log | --trace | --timeline) words="" ;;
+        esac
+        ;;
+    generate)
+        words="-n --ranks --tp --checkpoint --model --dtype --seq --prompt --prompt-file --prompt-tokens --tokens"
+        words+=" --temperature --greedy --top-k --seed --threads --timeout --help"
+        case "$previous" in --checkpoint | --model | --prompt-file) words="" ;; esac
+        ;;
+    help) words="run info topo flight bench plan schedule train generate" ;;
     *) words="" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
     case "${COMP_WORDS[1]} $previous" in
-    "flight "* | "topo "* | "plan --config" | "plan --input" | "schedule --import" | "schedule --profile" | "schedule --output")
+    "flight "* | "topo "* | "plan --config" | "plan --input" | "schedule --import" | "schedule --profile" | "schedule --output" | \
+        "train --model" | "train --text" | "train --tokens" | "train --validation" | "train --weights" | "train --save" | \
+        "train --resume" | "train --json-log" | "train --trace" | "train --timeline" | \
+        "generate --checkpoint" | "generate --model" | "generate --prompt-file")
         mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current")
         ;;
     esac

@@ -1,0 +1,26 @@
+/* tools/train/json.h - objects of the JSON log, written piece by piece.
+ *
+ * Numbers are written with a point whatever the locale, with 17 digits where they are not whole, so that they are read
+ * back as the same double; what is not finite is null, as JSON has no word for it.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef KI_TOOLS_TRAIN_JSON_H
+#define KI_TOOLS_TRAIN_JSON_H
+
+#include <stdio.h>
+
+/* Each writes a comma before it where one is due. key NULL: an element of an array. */
+void train_json_open(FILE *out, const char *key, char bracket);
+void train_json_close(FILE *out, char bracket);
+void train_json_number(FILE *out, const char *key, double value);
+void train_json_string(FILE *out, const char *key, const char *value);
+void train_json_bool(FILE *out, const char *key, int value);
+/* A value that is JSON already, on as many lines as it likes; it becomes one. NULL: null. */
+void train_json_raw(FILE *out, const char *key, const char *text);
+/* What follows is the first on its level: after commas or brackets that were written by hand. */
+void train_json_restart(void);
+/* The end of an object that is a line, and of its last comma. */
+void train_json_line(FILE *out);
+
+#endif
