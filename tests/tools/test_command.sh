@@ -40,7 +40,7 @@ if [ -e /dev/full ]; then
     full --help
     full --version
     full help run
-    for name in run info flight bench plan schedule topo; do
+    for name in run info flight bench plan schedule topo train generate; do
         full $name --help
     done
     full info
