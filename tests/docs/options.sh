@@ -11,12 +11,12 @@ fail() {
 }
 
 long_options() {
-    grep -oE -- '(^|[^[:alnum:]-])--[a-z][a-z-]+' | grep -oE -- '--[a-z-]+' | sort -u
+    grep -oE -- '(^|[^[:alnum:]-])--[a-z][a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+' | sort -u
 }
 
 # Options of a manual page are the .It Fl lines: ".It Fl n , Fl Fl ranks Ar N".
 page_options() {
-    grep -E '^\.It Fl' "$1" | grep -oE 'Fl (Fl |-)[a-z][a-z-]+' | sed -E 's/^Fl (Fl |-)/--/' | sort -u
+    grep -E '^\.It Fl' "$1" | grep -oE 'Fl (Fl |-)[a-z][a-z0-9-]+' | sed -E 's/^Fl (Fl |-)/--/' | sort -u
 }
 
 subcommands="$("$KITH_BIN" --help | sed -n '/^Subcommands:/,/^$/p' | awk '/^  [a-z]/ && $1 != "help" { print $1 }')"
@@ -35,7 +35,7 @@ for name in $subcommands; do
         text="$KITH_SOURCE_DIR/docs/completion/$completion"
         grep -qw -- "$name" "$text" || fail "$completion does not know $name"
         for option in $options; do
-            grep -qE -- "$option([^a-z-]|\$)" "$text" || fail "$completion does not know kith $name $option"
+            grep -qE -- "$option([^a-z0-9-]|\$)" "$text" || fail "$completion does not know kith $name $option"
         done
     done
     grep -q "kith-$name 1" "$KITH_SOURCE_DIR/docs/man/kith.1" || fail "kith.1 does not refer to kith-$name(1)"
