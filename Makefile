@@ -1,8 +1,8 @@
 # A thin front for CMake: `make demo` and `make check` work on a fresh Debian 12.
 #
 #     make            build the release in build/release
-#     make demo       install what is missing, build, run the first example and a short benchmark on four ranks
-#     make check      the same, then all tests
+#     make demo       install what is missing, build, train a small model on one rank and on four, show what else there is
+#     make check      the same with a shorter training, then all tests
 #     make bench-peers   benchmark beside raw Open MPI and MPICH in one run
 #     make install PREFIX=/usr/local
 #
@@ -28,6 +28,7 @@ demo: deps
 	@$(MAKE) --no-print-directory build
 	@scripts/demo.sh $(BUILD)
 
+check: export DEMO_STEPS ?= 40
 check: demo
 	@ctest --test-dir $(BUILD) --parallel $(TEST_JOBS) --output-on-failure --repeat until-pass:2
 
