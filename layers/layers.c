@@ -19,8 +19,8 @@ static kith_status check_options(const kith_layers_options *options)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: dry_tp and dry_ep must not be negative");
     if (is_dry && (options->tp != NULL || options->ep != NULL || options->data != NULL))
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: a dry run (dry_tp, dry_ep) takes no groups");
-    if (options->blas_threads < -1)
-        return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: blas_threads %d, wanted -1, 0 or a number of threads",
+    if (options->blas_threads < -1 || options->blas_threads > 1024)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: blas_threads %d, wanted -1, 0 or 1 .. 1024",
                        options->blas_threads);
     return KITH_OK;
 }

@@ -83,7 +83,9 @@ typedef struct kith_layers_options {
     int is_debug;             /* layouts are compared with what a layer needs; memory is NaN until it is written, and
                                  again when it was released; results of collectives are NaN before they arrive */
     uint64_t seed;            /* of dropout */
-    int blas_threads;   /* of GEMM, for the whole process; 0: this rank's share of the cores; -1: as the BLAS has it */
+    int blas_threads;   /* of this rank's arithmetic, the caller's among them, at most 1024; 0: its share of the cores.
+                           The BLAS is told, for the whole process, to keep to its caller's. -1: it is left as it is,
+                           and all else has one thread */
     int dry_tp, dry_ep; /* > 0 (instead of tp, ep): a dry run as rank 0 of groups of this size. Memory and messages are
                                  counted, nothing is allocated, computed or sent: tensors have no data */
     kith_ctx *progress; /* kith_progress() is called on it as each layer begins, for what travels beside - a pipeline's

@@ -26,8 +26,11 @@ ki_attention_work ki_attention_begin(ki_compute *compute, const ki_attention *ho
 {
     const kith_dtype real = ki_accumulator_of(dtype);
     assert_heads(how);
+    ki_compute alone = *compute;
+    alone.pool = NULL;
     return (ki_attention_work){
         .compute = compute,
+        .alone = alone,
         .how = how,
         .loops = real == KITH_F64 ? &compute->loops->attention_f64 : &compute->loops->attention_f32,
         .real = real,
@@ -36,24 +39,51 @@ ki_attention_work ki_attention_begin(ki_compute *compute, const ki_attention *ho
     };
 }
 
-kith_status ki_attention_scratch(const ki_attention_work *work, const ki_attention_piece *pieces)
+/* In multiples of 64. False when it is too large for this machine. */
+static bool piece_nbytes(const ki_attention_work *work, const ki_attention_piece *piece, size_t *nbytes)
 {
-    size_t total = 0;
-    void *scratch;
-    for (const ki_attention_piece *piece = pieces; piece->where != NULL; piece++) {
+    if (!ki_mul((size_t)piece->rows, (size_t)piece->cols, nbytes) || !ki_mul(*nbytes, work->real_nbytes, nbytes) ||
+        !ki_add(*nbytes, 63, nbytes))
+        return false;
+    *nbytes &= ~(size_t)63;
+    return true;
+}
+
+kith_status ki_attention_scratch(ki_attention_work *work, const ki_attention_piece *pieces)
+{
+    size_t all = 0;
+    bool fits = work->how->head_dim <= INT_MAX;
+    for (const ki_attention_piece *piece = pieces; fits && piece->where != NULL; piece++) {
         size_t nbytes;
-        if (!ki_mul((size_t)piece->rows, (size_t)piece->cols, &nbytes) || !ki_mul(nbytes, work->real_nbytes, &nbytes) ||
-            work->how->head_dim > INT_MAX || !ki_add(nbytes, 63, &nbytes) ||
-            !ki_add(total, nbytes & ~(size_t)63, &total))
-            return ki_fail(KITH_ERR_INVALID_ARG, "layers: attention over %lld keys of %d: too large for this machine",
-                           (long long)work->how->kv_sequence, work->head_dim);
-        *piece->where = (void *)(total - (nbytes & ~(size_t)63)); /* an offset, until the scratch is there */
+        fits = piece_nbytes(work, piece, &nbytes) && ki_add(all, nbytes, &all);
     }
-    kith_status status = ki_compute_scratch(work->compute, total, &scratch);
+    work->worker_nbytes = all;
+    if (!fits || !ki_mul(all, (size_t)ki_pool_threads(work->compute->pool), &all))
+        return ki_fail(KITH_ERR_INVALID_ARG, "layers: attention over %lld keys of %d: too large for this machine",
+                       (long long)work->how->kv_sequence, work->head_dim);
+    void *scratch;
+    kith_status status = ki_compute_scratch(work->compute, all, &scratch);
     if (status == KITH_OK)
-        for (const ki_attention_piece *piece = pieces; piece->where != NULL; piece++)
-            *piece->where = (char *)scratch + (size_t)*piece->where;
+        work->scratch = (char *)scratch;
     return status;
+}
+
+void ki_attention_lay(const ki_attention_work *work, const ki_attention_piece *pieces, int worker)
+{
+    char *at = work->scratch + (size_t)worker * work->worker_nbytes;
+    for (const ki_attention_piece *piece = pieces; piece->where != NULL; piece++) {
+        size_t nbytes = 0;
+        (void)piece_nbytes(work, piece, &nbytes);
+        *piece->where = at;
+        at += nbytes;
+    }
+}
+
+void ki_attention_run(const ki_attention_work *work, ki_pool_fn run_part, const void *call)
+{
+    const ki_attention *how = work->how;
+    const double scores = (double)how->batch * (double)how->heads * (double)how->sequence * (double)how->kv_sequence;
+    ki_pool_run(ki_pool_if_worth(work->compute->pool, scores * 8), how->batch * how->kv_heads, run_part, call);
 }
 
 void ki_attention_assert_shape(const ki_attention *how, ki_mat m, int64_t tokens, int64_t heads)

@@ -12,6 +12,8 @@
  * on a rank that holds a part of the heads, or with all of them. The sizes of blocks are constants for the same
  * reason. Scratch holds the keys and values of one head (and their gradients) and a few blocks.
  *
+ * A rank's threads take pairs of a sample and a key head, with scratch for each thread.
+ *
  * What is not finite spreads as in any product: a NaN or infinity in v reaches all queries of a block that has its key,
  * also those that are masked from it, as 0 * NaN.
  *
@@ -21,6 +23,7 @@
 #define KI_LAYERS_ATTENTION_H
 
 #include "compute.h"
+#include "pool.h"
 
 enum { KI_QUERY_BLOCK = 128, KI_KEY_BLOCK = 256 };
 
@@ -67,11 +70,14 @@ typedef struct ki_attention_loops {
 /* What the drivers of a call share. */
 typedef struct ki_attention_work {
     ki_compute *compute;
+    ki_compute alone; /* the same without threads, for products: a part multiplies by itself */
     const ki_attention *how;
     const ki_attention_loops *loops;
     kith_dtype real; /* A */
     size_t real_nbytes;
     int head_dim;
+    char *scratch; /* of all workers: ... */
+    size_t worker_nbytes;
 } ki_attention_work;
 
 /* Of a call on matrices of this type. */
@@ -83,8 +89,14 @@ typedef struct ki_attention_piece {
     int64_t rows, cols;
 } ki_attention_piece;
 
-/* Lays pieces, up to one whose `where` is NULL, in scratch, aligned to 64 bytes. */
-kith_status ki_attention_scratch(const ki_attention_work *work, const ki_attention_piece *pieces);
+/* Takes scratch for the pieces, up to one whose `where` is NULL, of each worker of the pool. */
+kith_status ki_attention_scratch(ki_attention_work *work, const ki_attention_piece *pieces);
+
+/* Lays a worker's pieces there, aligned to 64 bytes. */
+void ki_attention_lay(const ki_attention_work *work, const ki_attention_piece *pieces, int worker);
+
+/* Runs a part for each sample's key head, on the pool's threads if the call is worth it. */
+void ki_attention_run(const ki_attention_work *work, ki_pool_fn run_part, const void *call);
 
 /* Asserts that m is [tokens * batch, heads * head_dim]. */
 void ki_attention_assert_shape(const ki_attention *how, ki_mat m, int64_t tokens, int64_t heads);

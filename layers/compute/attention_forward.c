@@ -5,6 +5,7 @@
 #include "attention.h"
 #include "gemm.h"
 #include <assert.h>
+#include <string.h>
 
 /* One call. Scratch, packed; of one (sample, key head) and one block of queries at a time. */
 typedef struct forward {
@@ -16,36 +17,39 @@ typedef struct forward {
     void *scores;            /* [KI_QUERY_BLOCK, KI_KEY_BLOCK] */
 } forward;
 
-static kith_status allocate(forward *f)
+enum { PIECES = 8 };
+
+static void list_pieces(forward *f, ki_attention_piece pieces[PIECES])
 {
     const int64_t head_dim = f->work.how->head_dim, keys = f->work.how->kv_sequence;
-    return ki_attention_scratch(&f->work, (ki_attention_piece[]){ { &f->keys, keys, head_dim },
-                                                                  { &f->values, keys, head_dim },
-                                                                  { &f->queries, KI_QUERY_BLOCK, head_dim },
-                                                                  { &f->outputs, KI_QUERY_BLOCK, head_dim },
-                                                                  { &f->max, KI_QUERY_BLOCK, 1 },
-                                                                  { &f->sum, KI_QUERY_BLOCK, 1 },
-                                                                  { &f->scores, KI_QUERY_BLOCK, KI_KEY_BLOCK },
-                                                                  { NULL, 0, 0 } });
+    const ki_attention_piece all[PIECES] = { { &f->keys, keys, head_dim },
+                                             { &f->values, keys, head_dim },
+                                             { &f->queries, KI_QUERY_BLOCK, head_dim },
+                                             { &f->outputs, KI_QUERY_BLOCK, head_dim },
+                                             { &f->max, KI_QUERY_BLOCK, 1 },
+                                             { &f->sum, KI_QUERY_BLOCK, 1 },
+                                             { &f->scores, KI_QUERY_BLOCK, KI_KEY_BLOCK },
+                                             { NULL, 0, 0 } };
+    memcpy(pieces, all, sizeof all);
 }
 
 /* One block of keys: the outputs and the sums so far are brought up to date. */
-static kith_status step(const forward *f, const ki_score_block *block, int64_t key)
+static kith_status step(forward *f, const ki_score_block *block, int64_t key)
 {
-    const ki_attention_work *work = &f->work;
+    ki_attention_work *work = &f->work;
     const ki_mat queries = ki_attention_packed(work, f->queries, 0, block->rows, work->head_dim);
     const ki_mat keys = ki_attention_packed(work, f->keys, key, block->cols, work->head_dim);
     const ki_mat values = ki_attention_packed(work, f->values, key, block->cols, work->head_dim);
     const ki_mat outputs = ki_attention_packed(work, f->outputs, 0, block->rows, work->head_dim);
     const ki_mat scores = ki_attention_packed(work, f->scores, 0, block->rows, block->cols);
-    kith_status status = ki_gemm(work->compute, KI_AS_IS, KI_TRANSPOSED, work->how->scale, queries, keys, 0, scores);
+    kith_status status = ki_gemm(&work->alone, KI_AS_IS, KI_TRANSPOSED, work->how->scale, queries, keys, 0, scores);
     if (status != KITH_OK)
         return status;
     work->loops->step(block, f->scores, f->max, f->sum, f->outputs, work->head_dim);
-    return ki_gemm(work->compute, KI_AS_IS, KI_AS_IS, 1, scores, values, 1, outputs);
+    return ki_gemm(&work->alone, KI_AS_IS, KI_AS_IS, 1, scores, values, 1, outputs);
 }
 
-static kith_status attend(const forward *f, int64_t sample, int64_t head, int64_t query)
+static kith_status attend(forward *f, int64_t sample, int64_t head, int64_t query)
 {
     const ki_attention_work *work = &f->work;
     int64_t keys, lse_stride = work->how->batch * f->lse.stride;
@@ -65,7 +69,7 @@ static kith_status attend(const forward *f, int64_t sample, int64_t head, int64_
 }
 
 /* All queries of the heads that share a key head. */
-static kith_status attend_key_head(const forward *f, int64_t sample, int64_t kv_head)
+static kith_status attend_key_head(forward *f, int64_t sample, int64_t kv_head)
 {
     const ki_attention *how = f->work.how;
     bool is_loaded = false;
@@ -86,6 +90,17 @@ static kith_status attend_key_head(const forward *f, int64_t sample, int64_t kv_
     return KITH_OK;
 }
 
+/* A part of the pool's: one sample's key head. Shapes were looked at before: nothing in it fails. */
+static void attend_part(const void *call, int64_t part, int worker)
+{
+    forward mine = *(const forward *)call;
+    ki_attention_piece pieces[PIECES];
+    list_pieces(&mine, pieces);
+    ki_attention_lay(&mine.work, pieces, worker);
+    const int64_t kv_heads = mine.work.how->kv_heads;
+    (void)attend_key_head(&mine, part / kv_heads, part % kv_heads);
+}
+
 kith_status ki_host_attention(ki_compute *self, const ki_attention *how, ki_mat q, ki_mat k, ki_mat v, ki_mat out,
                               ki_mat lse)
 {
@@ -95,9 +110,10 @@ kith_status ki_host_attention(ki_compute *self, const ki_attention *how, ki_mat 
     ki_attention_assert_shape(how, v, how->kv_sequence, how->kv_heads);
     ki_attention_assert_shape(how, out, how->sequence, how->heads);
     assert(lse.dtype == f.work.real && lse.rows == q.rows && lse.cols == how->heads);
-    kith_status status = allocate(&f);
-    for (int64_t sample = 0; sample < how->batch; sample++)
-        for (int64_t kv_head = 0; kv_head < how->kv_heads && status == KITH_OK; kv_head++)
-            status = attend_key_head(&f, sample, kv_head);
+    ki_attention_piece pieces[PIECES];
+    list_pieces(&f, pieces);
+    kith_status status = ki_attention_scratch(&f.work, pieces);
+    if (status == KITH_OK)
+        ki_attention_run(&f.work, attend_part, &f);
     return status;
 }

@@ -25,28 +25,31 @@ typedef struct backward {
     void *scores, *dscores;           /* [KI_QUERY_BLOCK, KI_KEY_BLOCK] */
 } backward;
 
-static kith_status allocate(backward *b)
+enum { PIECES = 13 };
+
+static void list_pieces(backward *b, ki_attention_piece pieces[PIECES])
 {
     const int64_t head_dim = b->work.how->head_dim, keys = b->work.how->kv_sequence;
-    return ki_attention_scratch(&b->work, (ki_attention_piece[]){ { &b->keys, keys, head_dim },
-                                                                  { &b->values, keys, head_dim },
-                                                                  { &b->dkeys, keys, head_dim },
-                                                                  { &b->dvalues, keys, head_dim },
-                                                                  { &b->sum_dkeys, keys, head_dim },
-                                                                  { &b->sum_dvalues, keys, head_dim },
-                                                                  { &b->queries, KI_QUERY_BLOCK, head_dim },
-                                                                  { &b->douts, KI_QUERY_BLOCK, head_dim },
-                                                                  { &b->dqueries, KI_QUERY_BLOCK, head_dim },
-                                                                  { &b->dots, KI_QUERY_BLOCK, 1 },
-                                                                  { &b->scores, KI_QUERY_BLOCK, KI_KEY_BLOCK },
-                                                                  { &b->dscores, KI_QUERY_BLOCK, KI_KEY_BLOCK },
-                                                                  { NULL, 0, 0 } });
+    const ki_attention_piece all[PIECES] = { { &b->keys, keys, head_dim },
+                                             { &b->values, keys, head_dim },
+                                             { &b->dkeys, keys, head_dim },
+                                             { &b->dvalues, keys, head_dim },
+                                             { &b->sum_dkeys, keys, head_dim },
+                                             { &b->sum_dvalues, keys, head_dim },
+                                             { &b->queries, KI_QUERY_BLOCK, head_dim },
+                                             { &b->douts, KI_QUERY_BLOCK, head_dim },
+                                             { &b->dqueries, KI_QUERY_BLOCK, head_dim },
+                                             { &b->dots, KI_QUERY_BLOCK, 1 },
+                                             { &b->scores, KI_QUERY_BLOCK, KI_KEY_BLOCK },
+                                             { &b->dscores, KI_QUERY_BLOCK, KI_KEY_BLOCK },
+                                             { NULL, 0, 0 } };
+    memcpy(pieces, all, sizeof all);
 }
 
-static kith_status step(const backward *b, const ki_score_block *block, int64_t key, const void *lse)
+static kith_status step(backward *b, const ki_score_block *block, int64_t key, const void *lse)
 {
-    const ki_attention_work *work = &b->work;
-    ki_compute *compute = work->compute;
+    ki_attention_work *work = &b->work;
+    ki_compute *compute = &work->alone;
     const int rows = block->rows, cols = block->cols, head_dim = work->head_dim;
     const double scale = work->how->scale;
     const ki_mat queries = ki_attention_packed(work, b->queries, 0, rows, head_dim);
@@ -72,7 +75,7 @@ static kith_status step(const backward *b, const ki_score_block *block, int64_t 
     return status;
 }
 
-static kith_status differentiate(const backward *b, int64_t sample, int64_t head, int64_t query)
+static kith_status differentiate(backward *b, int64_t sample, int64_t head, int64_t query)
 {
     const ki_attention_work *work = &b->work;
     int64_t keys;
@@ -94,7 +97,7 @@ static kith_status differentiate(const backward *b, int64_t sample, int64_t head
 }
 
 /* dq of one head; its dk and dv are added to the sums. */
-static kith_status differentiate_head(const backward *b, int64_t sample, int64_t head)
+static kith_status differentiate_head(backward *b, int64_t sample, int64_t head)
 {
     const ki_attention_work *work = &b->work;
     const int64_t keys = work->how->kv_sequence;
@@ -112,7 +115,7 @@ static kith_status differentiate_head(const backward *b, int64_t sample, int64_t
 }
 
 /* All queries of the heads that share a key head, then that head's dk and dv. */
-static kith_status differentiate_key_head(const backward *b, int64_t sample, int64_t kv_head)
+static kith_status differentiate_key_head(backward *b, int64_t sample, int64_t kv_head)
 {
     const ki_attention_work *work = &b->work;
     const ki_attention *how = work->how;
@@ -130,6 +133,17 @@ static kith_status differentiate_key_head(const backward *b, int64_t sample, int
     ki_attention_store(work, b->sum_dkeys, how->kv_sequence, b->dk, 0, sample, kv_head);
     ki_attention_store(work, b->sum_dvalues, how->kv_sequence, b->dv, 0, sample, kv_head);
     return KITH_OK;
+}
+
+/* A part of the pool's: one sample's key head. Shapes were looked at before: nothing in it fails. */
+static void differentiate_part(const void *call, int64_t part, int worker)
+{
+    backward mine = *(const backward *)call;
+    ki_attention_piece pieces[PIECES];
+    list_pieces(&mine, pieces);
+    ki_attention_lay(&mine.work, pieces, worker);
+    const int64_t kv_heads = mine.work.how->kv_heads;
+    (void)differentiate_key_head(&mine, part / kv_heads, part % kv_heads);
 }
 
 kith_status ki_host_attention_grad(ki_compute *self, const ki_attention *how, ki_mat q, ki_mat k, ki_mat v, ki_mat out,
@@ -156,9 +170,10 @@ kith_status ki_host_attention_grad(ki_compute *self, const ki_attention *how, ki
     ki_attention_assert_shape(how, dk, how->kv_sequence, how->kv_heads);
     ki_attention_assert_shape(how, dv, how->kv_sequence, how->kv_heads);
     assert(lse.dtype == b.work.real && lse.rows == q.rows && lse.cols == how->heads);
-    kith_status status = allocate(&b);
-    for (int64_t sample = 0; sample < how->batch; sample++)
-        for (int64_t kv_head = 0; kv_head < how->kv_heads && status == KITH_OK; kv_head++)
-            status = differentiate_key_head(&b, sample, kv_head);
+    ki_attention_piece pieces[PIECES];
+    list_pieces(&b, pieces);
+    kith_status status = ki_attention_scratch(&b.work, pieces);
+    if (status == KITH_OK)
+        ki_attention_run(&b.work, differentiate_part, &b);
     return status;
 }

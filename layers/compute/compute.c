@@ -5,6 +5,7 @@
 #include "compute.h"
 #include "core/base/error.h"
 #include "core/base/mem.h"
+#include "pool.h"
 
 kith_status ki_compute_scratch(ki_compute *compute, size_t nbytes, void **scratch)
 {
@@ -24,6 +25,7 @@ void ki_compute_close(ki_compute *compute)
 {
     if (compute == NULL)
         return;
+    ki_pool_destroy(compute->pool);
     ki_free(NULL, compute->scratch);
     ki_free(NULL, compute);
 }

@@ -13,7 +13,8 @@
  * added to. All matrices of one call are T unless the comment says A, int32 or another type.
  *
  * Results of a kernel depend on its arguments alone: the same bits for the same shapes and values, however often it
- * is called. Rows are independent where the mathematics has them so: a row's result does not depend on how many rows
+ * is called and whatever number of threads it has (products excepted, where that is for the BLAS to keep: gemm.c).
+ * Rows are independent where the mathematics has them so: a row's result does not depend on how many rows
  * the matrix has (GEMM excepted, where BLAS chooses).
  *
  * Every function returns KITH_OK, or a status with its sentence (no memory for scratch, a dtype that the table has no
@@ -221,14 +222,16 @@ struct ki_compute {
     const ki_compute_ops *ops;
     const struct ki_blas *blas;   /* host: what GEMM calls (blas.h) */
     const struct ki_loops *loops; /* host: the loops for this CPU (loops.h) */
+    struct ki_pool *pool;         /* host: this rank's threads (pool.h), NULL: one */
     void *scratch;                /* grows to the largest that was asked for */
     size_t scratch_nbytes;
 };
 
-/* The host's table. blas_threads: how many threads GEMM may use, 0: leave the BLAS as it is. That is a property of the
- * process, as BLAS libraries have it. KITH_ERR_UNSUPPORTED when no CBLAS can be opened; the detail says which were
- * tried. (host.c) */
-kith_status ki_compute_open_host(int blas_threads, ki_compute **compute);
+/* The host's table. threads: how many threads its functions may use, the caller's among them. They cut calls and
+ * products into parts; the BLAS is told, for the whole process, to keep to the thread that calls it. 0: functions use
+ * one, the BLAS as many as it does by itself. KITH_ERR_UNSUPPORTED when no CBLAS can be opened; the detail says which
+ * were tried. (host.c) */
+kith_status ki_compute_open_host(int threads, ki_compute **compute);
 /* The table that does nothing. (dry.c) */
 kith_status ki_compute_open_dry(ki_compute **compute);
 void ki_compute_close(ki_compute *compute);

@@ -9,10 +9,15 @@
 #include "gemm.h"
 #include "blas.h"
 #include "core/base/error.h"
+#include "pool.h"
 #include <assert.h>
 #include <limits.h>
 
 enum { TILE = 1024, TILE_K = 2048 };
+
+/* The multiplications that a part has at least, and what its rows are multiples of: whole blocks of a BLAS's inner
+ * loops, few enough that threads have alike. A part for each thread: each packs all of the other operand. */
+enum { LEAST = 1 << 20, UNIT = 24, FEW = 16 };
 
 typedef struct product {
     ki_compute *self;
@@ -21,6 +26,11 @@ typedef struct product {
     ki_mat a, b, c;
     int64_t m, n, k;
 } product;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static ki_mat part(ki_mat from, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
@@ -54,9 +64,47 @@ static void call_blas(const product *p)
                              lda, p->b.data, ldb, (float)p->beta, p->c.data, ldc);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+/* A product whose parts are rows or columns of c. */
+typedef struct cut_product {
+    const product *whole;
+    int64_t each; /* rows or columns of a part */
+    bool is_columns;
+} cut_product;
+
+static void multiply_part(const void *call, int64_t number, int worker)
 {
-    return a < b ? a : b;
+    const cut_product *cut = (const cut_product *)call;
+    product p = *cut->whole;
+    const int64_t first = number * cut->each;
+    (void)worker;
+    if (cut->is_columns) {
+        p.n = smaller(cut->each, p.n - first);
+        p.b = part_of(p.b, p.of_b, 0, p.k, first, p.n);
+        p.c = part(p.c, 0, p.m, first, p.n);
+    } else {
+        p.m = smaller(cut->each, p.m - first);
+        p.a = part_of(p.a, p.of_a, first, p.m, 0, p.k);
+        p.c = part(p.c, first, p.m, 0, p.n);
+    }
+    call_blas(&p);
+}
+
+/* By this rank's threads. Cut by rows: OpenBLAS then gives the bits of the whole product, as it does not when columns
+ * are cut. So those are cut only where there are FEW rows, as when words are generated. */
+static void multiply(const product *p)
+{
+    const int threads = ki_pool_threads(p->self->pool);
+    const double most = (double)p->m * (double)p->n * (double)p->k / LEAST;
+    if (threads == 1 || most < 2) {
+        call_blas(p);
+        return;
+    }
+    const bool is_columns = p->m <= FEW;
+    const int64_t whole = is_columns ? p->n : p->m;
+    const int64_t wanted = most < threads ? (int64_t)most : threads;
+    const int64_t each = ((whole + wanted - 1) / wanted + UNIT - 1) / UNIT * UNIT;
+    const cut_product cut = { p, each, is_columns };
+    ki_pool_run(p->self->pool, (whole + each - 1) / each, multiply_part, &cut);
 }
 
 /* An f32 matrix in scratch, as large as `like`. */
@@ -94,7 +142,7 @@ static kith_status multiply_tile(const product *p, float *scratch, int64_t row, 
         if (status == KITH_OK)
             status = convert(self, part_of(p->b, p->of_b, at, tile.k, col, tile.n), b_scratch, &tile.b);
         if (status == KITH_OK)
-            call_blas(&tile);
+            multiply(&tile);
     }
     return status == KITH_OK && c.dtype == KITH_BF16 ? self->ops->copy(self, tile.c, c) : status;
 }
@@ -142,6 +190,6 @@ kith_status ki_gemm(ki_compute *self, ki_transpose of_a, ki_transpose of_b, doub
         return beta == 0 ? self->ops->fill(self, c, 0) : self->ops->scale(self, beta, c);
     if (a.dtype == KITH_BF16)
         return multiply_bf16(&p);
-    call_blas(&p);
+    multiply(&p);
     return KITH_OK;
 }

@@ -9,6 +9,7 @@
 #include "gemm.h"
 #include "ids.h"
 #include "loops.h"
+#include "pool.h"
 #include <string.h>
 
 /* The loops in which a matrix of this type is computed. */
@@ -45,75 +46,20 @@ static kith_dtype in_f64(kith_dtype stored)
     return stored == KITH_F32 || stored == KITH_BF16 ? KITH_F64 : stored;
 }
 
-DISPATCH(fill, y.dtype, (ki_compute * self, ki_mat y, double value), y, value)
-DISPATCH(copy, wider(x.dtype, y.dtype), (ki_compute * self, ki_mat x, ki_mat y), x, y)
-DISPATCH(add, y.dtype, (ki_compute * self, double alpha, ki_mat x, ki_mat y), alpha, x, y)
-DISPATCH(scale, y.dtype, (ki_compute * self, double alpha, ki_mat y), alpha, y)
-DISPATCH(bias_add, y.dtype, (ki_compute * self, ki_mat bias, ki_mat y), bias, y)
-DISPATCH(bias_grad, grad.dtype, (ki_compute * self, ki_mat dy, ki_mat grad), dy, grad)
-DISPATCH(activation, x.dtype, (ki_compute * self, ki_activation kind, ki_mat x, ki_mat bias, ki_mat y), kind, x, bias,
-         y)
-DISPATCH(activation_grad, x.dtype, (ki_compute * self, ki_activation kind, ki_mat x, ki_mat bias, ki_mat dy, ki_mat dx),
-         kind, x, bias, dy, dx)
-DISPATCH(gated, gate.dtype, (ki_compute * self, ki_activation kind, ki_mat gate, ki_mat up, ki_mat y), kind, gate, up,
-         y)
-DISPATCH(gated_grad, gate.dtype,
-         (ki_compute * self, ki_activation kind, ki_mat gate, ki_mat up, ki_mat dy, ki_mat dgate, ki_mat dup), kind,
-         gate, up, dy, dgate, dup)
-DISPATCH(dropout_add, y.dtype,
-         (ki_compute * self, const ki_dropout *dropout, ki_mat x, ki_mat bias, ki_mat residual, ki_mat y), dropout, x,
-         bias, residual, y)
-DISPATCH(dropout_grad, dx.dtype, (ki_compute * self, const ki_dropout *dropout, ki_mat dy, ki_mat dx), dropout, dy, dx)
-DISPATCH(layer_norm, x.dtype,
-         (ki_compute * self, double epsilon, ki_mat x, ki_mat weight, ki_mat bias, ki_mat y, ki_mat mean, ki_mat rstd),
-         epsilon, x, weight, bias, y, mean, rstd)
 DISPATCH(layer_norm_grad, x.dtype,
          (ki_compute * self, ki_mat x, ki_mat weight, ki_mat mean, ki_mat rstd, ki_mat dy, ki_mat dx,
           ki_mat weight_grad, ki_mat bias_grad),
          x, weight, mean, rstd, dy, dx, weight_grad, bias_grad)
-DISPATCH(rms_norm, x.dtype, (ki_compute * self, double epsilon, ki_mat x, ki_mat weight, ki_mat y, ki_mat rstd),
-         epsilon, x, weight, y, rstd)
 DISPATCH(rms_norm_grad, x.dtype,
          (ki_compute * self, ki_mat x, ki_mat weight, ki_mat rstd, ki_mat dy, ki_mat dx, ki_mat weight_grad), x, weight,
          rstd, dy, dx, weight_grad)
-DISPATCH(gather_rows, y.dtype, (ki_compute * self, const int32_t *ids, int64_t first, ki_mat table, ki_mat y), ids,
-         first, table, y)
-DISPATCH(scatter_rows, grad.dtype, (ki_compute * self, const int32_t *ids, int64_t first, ki_mat dy, ki_mat grad), ids,
-         first, dy, grad)
-DISPATCH(row_max, max.dtype, (ki_compute * self, ki_mat x, ki_mat max), x, max)
-DISPATCH(loss_sums, sums.dtype,
-         (ki_compute * self, ki_mat logits, const int32_t *targets, int64_t first, ki_mat max, ki_mat sums), logits,
-         targets, first, max, sums)
 DISPATCH(losses, losses.dtype,
          (ki_compute * self, ki_mat sums, const int32_t *targets, int32_t ignored, double smoothing, int64_t vocabulary,
           ki_mat losses),
          sums, targets, ignored, smoothing, vocabulary, losses)
-DISPATCH(loss_grad, sums.dtype,
-         (ki_compute * self, ki_mat logits, const int32_t *targets, int64_t first, int32_t ignored, double smoothing,
-          int64_t vocabulary, double scale, ki_mat max, ki_mat sums, ki_mat dlogits),
-         logits, targets, first, ignored, smoothing, vocabulary, scale, max, sums, dlogits)
-DISPATCH(softmax, y.dtype, (ki_compute * self, ki_mat x, ki_mat y), x, y)
-DISPATCH(softmax_grad, y.dtype, (ki_compute * self, ki_mat y, ki_mat dy, ki_mat dx), y, dy, dx)
 DISPATCH(top_k, x.dtype, (ki_compute * self, ki_mat x, int64_t k, ki_mat values, int32_t *columns), x, k, values,
          columns)
-DISPATCH(pick_rows, y.dtype, (ki_compute * self, const int32_t *rows, ki_mat weights, ki_mat x, ki_mat y), rows,
-         weights, x, y)
-DISPATCH(add_rows, y.dtype, (ki_compute * self, const int32_t *rows, ki_mat weights, ki_mat x, ki_mat y), rows, weights,
-         x, y)
-DISPATCH(row_dots, dots.dtype, (ki_compute * self, ki_mat a, ki_mat b, ki_mat dots), a, b, dots)
-DISPATCH(normal, in_f64(y.dtype),
-         (ki_compute * self, uint64_t seed, uint32_t site, int64_t first_row, int64_t first_col, int64_t global_cols,
-          double deviation, ki_mat y),
-         seed, site, first_row, first_col, global_cols, deviation, y)
 DISPATCH(sum_elements, in_f64(x.dtype), (ki_compute * self, ki_mat x, double *sum), x, sum)
-DISPATCH(sum_squares, in_f64(x.dtype), (ki_compute * self, ki_mat x, double *sum), x, sum)
-DISPATCH(adamw, weight.dtype,
-         (ki_compute * self, const ki_adamw *how, ki_mat grad, ki_mat m, ki_mat v, ki_mat weight, ki_mat stored), how,
-         grad, m, v, weight, stored)
-DISPATCH(sgd, weight.dtype,
-         (ki_compute * self, double learning_rate, double momentum, double decay, double grad_scale, ki_mat grad,
-          ki_mat m, ki_mat weight, ki_mat stored),
-         learning_rate, momentum, decay, grad_scale, grad, m, weight, stored)
 
 DISPATCH(attention, q.dtype,
          (ki_compute * self, const ki_attention *how, ki_mat q, ki_mat k, ki_mat v, ki_mat out, ki_mat lse), how, q, k,
@@ -124,6 +70,8 @@ DISPATCH(attention_grad, q.dtype,
          how, q, k, v, out, lse, dout, dq, dk, dv)
 DISPATCH(rotary, x.dtype, (ki_compute * self, double base, int64_t head_dim, int64_t batch, bool is_inverse, ki_mat x),
          base, head_dim, batch, is_inverse, x)
+
+#include "host_parts.h"
 
 #define ROW(function) .function = host_##function
 
@@ -169,7 +117,15 @@ static const ki_compute_ops host_ops = {
     ROW(rotary),
 };
 
-kith_status ki_compute_open_host(int blas_threads, ki_compute **compute)
+/* A worker's own word to the BLAS: those on OpenMP keep the number for each thread. */
+static void keep_blas_to_caller(void)
+{
+    const ki_blas *blas;
+    if (ki_blas_get(&blas) == KITH_OK)
+        ki_blas_set_threads(blas, 1);
+}
+
+kith_status ki_compute_open_host(int threads, ki_compute **compute)
 {
     const ki_blas *blas;
     kith_status status = ki_blas_get(&blas);
@@ -179,8 +135,12 @@ kith_status ki_compute_open_host(int blas_threads, ki_compute **compute)
     if (host == NULL)
         return KITH_ERR_NO_MEMORY;
     *host = (ki_compute){ .ops = &host_ops, .blas = blas, .loops = ki_loops_choose() };
-    if (blas_threads > 0)
-        ki_blas_set_threads(blas, blas_threads);
+    if (threads > 1 && (status = ki_pool_create(threads, keep_blas_to_caller, &host->pool)) != KITH_OK) {
+        ki_compute_close(host);
+        return status;
+    }
+    if (threads > 0)
+        ki_blas_set_threads(blas, 1);
     *compute = host;
     return KITH_OK;
 }

@@ -1,7 +1,8 @@
 /* layers/compute/loop_norm.h - LayerNorm and RMSNorm with their gradients.
  *
  * Statistics take two passes over a row (mean first, then the squares of the differences), so a row far from zero loses
- * nothing. Gradients of weight and bias are summed in scratch over KI_ROWS rows at a time (loop_blocks.h).
+ * nothing. Gradients of weight and bias are summed in scratch over KI_ROWS rows at a time (loop_blocks.h), which are
+ * the parts of a rank's threads.
  *
  *   xhat = (x - mean) rstd,  g = dy weight
  *   LayerNorm: dx = rstd (g - sum(g) / n - xhat sum(g xhat) / n);  RMSNorm: the same with mean = 0 and without sum(g)
@@ -127,12 +128,37 @@ static void FN(norm_row_dx)(ki_mat x, ki_mat weight, ki_mat dy, int64_t row, con
     }
 }
 
-/* grad[0, :] += sums; sums = 0 */
-static void FN(flush_sums)(real *sums, real *carry, ki_mat grad)
+/* One call. Rows [KI_ROWS * i, KI_ROWS * (i + 1)) are part i, which writes dx and its sums for the gradients of weight
+ * and bias, a row of each in scratch. */
+typedef struct FN(norm_call) {
+    ki_mat x, weight, mean, rstd, dy, dx;
+    real *weight_sums, *bias_sums; /* [parts, cols] */
+} FN(norm_call);
+
+static void FN(norm_part)(const void *call, int64_t part, int worker)
 {
-    for (int64_t col = 0; col < grad.cols && grad.data != NULL; col += KI_BLOCK)
-        FN(add_carried)(FN(statistic_at)(grad, 0, col), carry + col, sums + col, ki_block_of(col, grad.cols));
-    memset(sums, 0, (size_t)grad.cols * sizeof *sums);
+    const FN(norm_call) *c = (const FN(norm_call) *)call;
+    const int64_t first = part * KI_ROWS, last = c->x.rows - first < KI_ROWS ? c->x.rows : first + KI_ROWS;
+    const bool is_centered = c->mean.data != NULL;
+    real *weight_sums = c->weight_sums + part * c->x.cols, *bias_sums = c->bias_sums + part * c->x.cols;
+    (void)worker;
+    memset(weight_sums, 0, (size_t)c->x.cols * sizeof *weight_sums);
+    memset(bias_sums, 0, (size_t)c->x.cols * sizeof *bias_sums);
+    for (int64_t row = first; row < last; row++) {
+        FN(norm_row) sums = { is_centered ? *FN(statistic)(c->mean, row) : 0, *FN(statistic)(c->rstd, row), 0, 0 };
+        FN(norm_row_sums)(c->x, c->weight, c->dy, row, &sums, weight_sums, bias_sums);
+        FN(norm_row_dx)(c->x, c->weight, c->dy, row, &sums, is_centered, c->dx);
+    }
+}
+
+/* grad[0, :] += the parts' sums, in their order */
+static void FN(add_parts)(const real *sums, int64_t parts, ki_mat grad, int64_t cols)
+{
+    for (int64_t col = 0; col < cols && grad.data != NULL; col += KI_BLOCK) {
+        real carry[KI_BLOCK] = { 0 };
+        for (int64_t part = 0; part < parts; part++)
+            FN(add_carried)(FN(statistic_at)(grad, 0, col), carry, sums + part * cols + col, ki_block_of(col, cols));
+    }
 }
 
 /* mean.data NULL: RMSNorm. */
@@ -140,24 +166,16 @@ static kith_status FN(norm_grad)(ki_compute *self, ki_mat x, ki_mat weight, ki_m
                                  ki_mat dx, ki_mat weight_grad, ki_mat bias_grad)
 {
     void *scratch;
-    const size_t nbytes = 4 * (size_t)x.cols * sizeof(real);
+    const int64_t parts = (x.rows + KI_ROWS - 1) / KI_ROWS;
     assert(x.rows == dx.rows && x.cols == dx.cols && dy.rows == dx.rows && dy.cols == dx.cols);
-    kith_status status = ki_compute_scratch(self, nbytes, &scratch);
+    kith_status status = ki_compute_scratch(self, 2 * (size_t)parts * (size_t)x.cols * sizeof(real), &scratch);
     if (status != KITH_OK || x.rows == 0 || x.cols == 0)
         return status;
-    real *weight_sums = (real *)scratch, *weight_carry = weight_sums + x.cols;
-    real *bias_sums = weight_carry + x.cols, *bias_carry = bias_sums + x.cols;
-    memset(scratch, 0, nbytes);
-    bias_grad.cols = x.cols;
-    for (int64_t row = 0; row < x.rows; row++) {
-        FN(norm_row) sums = { mean.data != NULL ? *FN(statistic)(mean, row) : 0, *FN(statistic)(rstd, row), 0, 0 };
-        FN(norm_row_sums)(x, weight, dy, row, &sums, weight_sums, bias_sums);
-        FN(norm_row_dx)(x, weight, dy, row, &sums, mean.data != NULL, dx);
-        if ((row + 1) % KI_ROWS == 0 || row + 1 == x.rows) {
-            FN(flush_sums)(weight_sums, weight_carry, weight_grad);
-            FN(flush_sums)(bias_sums, bias_carry, bias_grad);
-        }
-    }
+    real *weight_sums = (real *)scratch, *bias_sums = weight_sums + parts * x.cols;
+    const FN(norm_call) call = { x, weight, mean, rstd, dy, dx, weight_sums, bias_sums };
+    ki_pool_run(ki_pool_if_worth(self->pool, 8.0 * (double)x.rows * (double)x.cols), parts, FN(norm_part), &call);
+    FN(add_parts)(weight_sums, parts, weight_grad, x.cols);
+    FN(add_parts)(bias_sums, parts, bias_grad, x.cols);
     return KITH_OK;
 }
 

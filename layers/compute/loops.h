@@ -13,6 +13,10 @@
 #include "compute.h"
 #include <stddef.h>
 
+/* Elements that a loop has in hand at a time: a few buffers of them stay in the first-level cache. Sums over a row are
+ * formed from those of its blocks. */
+#define KI_BLOCK 512
+
 typedef struct ki_loops {
     const char *isa;
     ki_compute_ops f32; /* matrices of f32 and bf16 */

@@ -11,15 +11,13 @@
 #include "loop_exp.h"
 #include "loops.h"
 #include "philox.h"
+#include "pool.h"
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 typedef uint16_t ki_bf16;
-
-/* Elements that a loop has in hand at a time: a few buffers of them stay in the first-level cache. */
-#define KI_BLOCK 512
 
 /* Rows whose sum is formed before it is added to what there is (loop_blocks.h, sums over rows). */
 #define KI_ROWS 32

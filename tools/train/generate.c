@@ -42,7 +42,7 @@ static const char generate_help[] =
     "Ranks:\n"
     "  -n, --ranks N           ranks to start here, all of them tensor parallel\n"
     "  --tp N                  how many there must be\n"
-    "  --threads N             of the BLAS on each rank; default 0: a share of the processors\n"
+    "  --threads N             of each rank: products, attention and loops; default 0: its share of the processors\n"
     "  --timeout S             longest wait for another rank, in seconds; default 0: as KITH_TIMEOUT_MS says\n\n"
     "The whole sequence is computed again for every token; nothing is kept in between.\n\n"
     "Exit status: 0, 1 when the model cannot be loaded or run, 2 wrong usage or output that cannot be written; with "

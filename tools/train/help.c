@@ -74,7 +74,7 @@ const char train_help[] =
     "  --json-log FILE         one JSON object a step\n"
     "  --trace FILE            what ran when on all ranks, for Perfetto or chrome://tracing\n"
     "  --timeline FILE         the last step as it was measured beside the plan, as SVG\n\n"
-    "  --threads N             of the BLAS on each rank; default 0: a share of the processors\n"
+    "  --threads N             of each rank: products, attention and loops; default 0: its share of the processors\n"
     "  --timeout S             longest wait for another rank, in seconds; default 0: as KITH_TIMEOUT_MS says\n"
     "  --debug                 ranks compare what they work on; slow\n\n"
     "Ctrl-C, SIGTERM and SIGHUP finish the step, save, and end with 0. A rank that fails ends the others; checkpoints\n"
