@@ -2,12 +2,14 @@
 """Tokens per second of `kith train` and of PyTorch on the same cores, in turns: GPT-2 of 6 x 384 and of 12 x 768.
 
     python3 bench/train/compare.py --kith build/release/bin/kith [--torch PYTHON] [--rounds 5] [--steps 8] [--shape small|gpt2]
+                                   [--only TEXT]
 
 Each round runs every variant once, in an order that turns with the rounds; a variant's figure is the median over its rounds of the
 medians over steps, the first two steps of each run left out. All train the same shape in f32 with AdamW and clipping, and the same
 number of samples a step: one process with two threads, and two ranks with a thread each (Kith: tp 2, and dp 2 with and without
 sharded optimizer; PyTorch: DistributedDataParallel over Gloo). PYTHON is an interpreter that has torch (PyPI); without one Kith is
-measured alone. Prints a table in Markdown, and the share of a dp 2 step that waits for sums.
+measured alone. --only keeps the variants with that text in their names, as "x 2 threads". Prints a table in Markdown, and the share
+of a dp 2 step that waits for sums.
 
 SPDX-License-Identifier: BSD-3-Clause
 """
@@ -93,7 +95,7 @@ def measure(args, name, shape):
     folder = tempfile.mkdtemp(prefix="kith-bench-train-")
     try:
         write_inputs(folder, shape)
-        rows = variants(args, folder, shape)
+        rows = {key: run_one for key, run_one in variants(args, folder, shape).items() if args.only in key}
         rates, waits = {key: [] for key in rows}, {key: [] for key in rows}
         names = list(rows)
         for number in range(args.rounds):
@@ -129,6 +131,7 @@ def main():
     parser.add_argument("--torch", help="a Python that has torch")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--only", default="", help="a part of the names of variants")
     parser.add_argument("--shape", choices=list(SHAPES), action="append")
     args = parser.parse_args()
     for name in args.shape or SHAPES:
