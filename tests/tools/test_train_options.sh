@@ -46,8 +46,9 @@ microbatches 1048577 a whole number from 1 to 1048576
 global-batch -4 a whole number from 1 to 1073741824
 seq 0 a whole number from 1 to 16777216
 steps -1 a whole number from 0 to 1000000000
-seed -1 a whole number from 0 to 9007199254740992
-seed 9007199254740993 a whole number from 0 to 9007199254740992
+seed -1 a whole number from 0 to 18446744073709551615
+seed 18446744073709551616 a whole number from 0 to 18446744073709551615
+seed 1e3 a whole number from 0 to 18446744073709551615
 lr 0 a number above 0, at most 100
 lr nan a number above 0, at most 100
 lr 1e3 a number above 0, at most 100

@@ -146,6 +146,16 @@ int64_t train_data_validation_samples(const train_data *data)
     return data->valid_count > 0 ? (data->valid_count - 1) / data->sequence : 0;
 }
 
+int train_data_identify(const train_data *data, train_identity *identity, char **error)
+{
+    uint64_t hash;
+    if (!train_source_hash(&data->training, &hash, error))
+        return -1;
+    *identity =
+        (train_identity){ (double)train_source_nbytes(&data->training), (double)hash, (double)data->train_count };
+    return 0;
+}
+
 /* ---- batches ---- */
 
 /* Sample `column` of `columns`, from token `first` on. */

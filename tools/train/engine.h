@@ -8,6 +8,7 @@
  *     numbers.c    what a step was and cost, summed over the ranks
  *     memory.c     bytes of a rank, counted before and after
  *     saving.c     checkpoints: what the next step depends on
+ *     kept.c       options that a checkpoint keeps, and what a run that is resumed makes of them
  *     replicas.c   whether copies of the weights have stayed the same
  *     train.c      the loop
  *     log.c        progress line, JSON lines
@@ -83,10 +84,12 @@ typedef struct train_job {
     kith_schedule *schedule, *evaluation; /* computation alone */
     kith_plan plan;                       /* prediction */
     bool has_plan;
-    char no_plan[TRAIN_SENTENCE];  /* why not */
-    char *resumed;                 /* checkpoint that it goes on from; NULL: none. kith_free() */
-    bool is_resumed_in_place;      /* it is the one of its step in the folder that is saved to */
-    char sentence[TRAIN_SENTENCE]; /* what went wrong here; "": nothing */
+    char no_plan[TRAIN_SENTENCE];                  /* why not */
+    char *resumed;                                 /* checkpoint that it goes on from; NULL: none. kith_free() */
+    kith_checkpoint_number kept[TRAIN_KEPT_COUNT]; /* of that checkpoint; NAN: it has none */
+    train_identity identity;                       /* of the data */
+    bool is_resumed_in_place;                      /* it is the one of its step in the folder that is saved to */
+    char sentence[TRAIN_SENTENCE];                 /* what went wrong here; "": nothing */
     bool has_failed; /* not for what the user asked for: a rank died, memory or a file system failed. Of this rank; of
                         any after a train_agree() that says no */
 } train_job;
@@ -287,9 +290,21 @@ typedef struct train_totals {
 kith_status train_report(const train_engine *engine, const train_costs *costs, const train_totals *totals,
                          const train_numbers *last, const train_memory *predicted);
 
+/* ---- kept.c: the options of a run that its checkpoints keep ---- */
+
+/* Names; values are NAN. */
+void train_kept_name(kith_checkpoint_number *numbers);
+/* Those of this job. numbers: [TRAIN_KEPT_COUNT] */
+void train_kept_fill(const train_job *job, kith_checkpoint_number *numbers);
+/* What was not said becomes what job->kept has of it. False when the rest does not go with it. Local. */
+bool train_kept_take(train_job *job);
+/* Whether it is the same run that goes on; what was changed on purpose is told by rank 0. Local. */
+bool train_kept_compare(train_job *job);
+
 /* ---- saving.c ---- */
 
-/* The checkpoint that --resume means, if any: job->resumed. Damaged ones that are passed over are told. Collective. */
+/* The checkpoint that --resume means, if any: job->resumed; options that were not said are as in it. Damaged ones that
+ * are passed over are told. Collective. */
 bool train_find_checkpoint(train_job *job);
 /* Makes the folder of --save where it is missing. False when nothing can be saved there. Local. */
 bool train_try_saving(train_job *job);

@@ -8,8 +8,10 @@
  */
 #include "flags.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_VALUE 256 /* what getopt_long() returns for flags[0]; above all letters */
@@ -26,6 +28,17 @@ static int read_whole(const ki_command *command, const train_flag *flag, const c
         memcpy(into, &narrow, sizeof narrow);
     else
         memcpy(into, &wide, sizeof wide);
+    return KI_EXIT_OK;
+}
+
+static int read_bits(const ki_command *command, const train_flag *flag, const char *value, void *into)
+{
+    errno = 0;
+    uint64_t bits = strspn(value, "0123456789") == strlen(value) ? strtoull(value, NULL, 10) : 0;
+    if (value[0] == '\0' || strspn(value, "0123456789") != strlen(value) || errno != 0)
+        return ki_usage_error(command, "--%s %s: it must be a whole number from 0 to %llu", flag->name, value,
+                              (unsigned long long)UINT64_MAX);
+    memcpy(into, &bits, sizeof bits);
     return KI_EXIT_OK;
 }
 
@@ -76,6 +89,8 @@ static int read_value(const ki_command *command, const train_flag *flag, const c
     case FLAG_INT:
     case FLAG_INT64:
         return read_whole(command, flag, value, place);
+    case FLAG_BITS64:
+        return read_bits(command, flag, value, place);
     case FLAG_REAL:
     case FLAG_ABOVE:
     case FLAG_BELOW:

@@ -15,7 +15,8 @@
 typedef enum train_flag_kind {
     FLAG_SWITCH, /* bool */
     FLAG_INT,    /* int, low to high */
-    FLAG_INT64,  /* int64_t or uint64_t, low to high (at most 2^53) */
+    FLAG_INT64,  /* int64_t, low to high (at most 2^53) */
+    FLAG_BITS64, /* uint64_t, all of them */
     FLAG_REAL,   /* double, low to high */
     FLAG_ABOVE,  /* double, above low, at most high */
     FLAG_BELOW,  /* double, from low, below high */

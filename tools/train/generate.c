@@ -14,7 +14,6 @@
 #define BYTES 256 /* a vocabulary of this size is one of bytes */
 #define PROMPT_NBYTES_MAX (1 << 24)
 #define TOKENS_MAX 1e6
-#define SEED_MAX 9007199254740992.0 /* 2^53, as in kith train */
 #define SECONDS_MAX (366.0 * 24 * 3600)
 #define AT(field) offsetof(generate_options, field)
 
@@ -37,7 +36,8 @@ static const char generate_help[] =
     "  --temperature X         0 to 100; default 0.8; 0: always the likeliest\n"
     "  --greedy                the same as --temperature 0\n"
     "  --top-k K               among the K likeliest; default 0: among all\n"
-    "  --seed N                default 0. The same seed gives the same text, on any number of ranks, as far as\n"
+    "  --seed N                64 bits, default 0. The same seed gives the same text, on any number of ranks, as far "
+    "as\n"
     "                          rounding does not make another token the likelier\n\n"
     "Ranks:\n"
     "  -n, --ranks N           ranks to start here, all of them tensor parallel\n"
@@ -70,7 +70,7 @@ static const train_flag flags[] = {
     { "temperature", FLAG_REAL, AT(temperature), 0, 100, NULL, NULL },
     { "greedy", FLAG_SWITCH, AT(is_greedy), 0, 0, NULL, NULL },
     { "top-k", FLAG_INT64, AT(top_k), 0, INT32_MAX, NULL, NULL },
-    { "seed", FLAG_INT64, AT(seed), 0, SEED_MAX, NULL, NULL },
+    { "seed", FLAG_BITS64, AT(seed), 0, 0, NULL, NULL },
     { "threads", FLAG_INT, AT(threads), 0, 1024, NULL, NULL },
     { "timeout", FLAG_REAL, AT(timeout_s), 0, SECONDS_MAX, NULL, NULL },
 };

@@ -49,6 +49,12 @@ void train_json_number(FILE *out, const char *key, double value)
     fputs(text, out);
 }
 
+void train_json_bits(FILE *out, const char *key, uint64_t value)
+{
+    begin(out, key);
+    fprintf(out, "%llu", (unsigned long long)value);
+}
+
 void train_json_string(FILE *out, const char *key, const char *value)
 {
     begin(out, key);

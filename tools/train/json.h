@@ -8,12 +8,15 @@
 #ifndef KI_TOOLS_TRAIN_JSON_H
 #define KI_TOOLS_TRAIN_JSON_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 /* Each writes a comma before it where one is due. key NULL: an element of an array. */
 void train_json_open(FILE *out, const char *key, char bracket);
 void train_json_close(FILE *out, char bracket);
 void train_json_number(FILE *out, const char *key, double value);
+/* All digits of a whole number, which readers that know doubles alone round above 2^53. */
+void train_json_bits(FILE *out, const char *key, uint64_t value);
 void train_json_string(FILE *out, const char *key, const char *value);
 void train_json_bool(FILE *out, const char *key, int value);
 /* A value that is JSON already, on as many lines as it likes; it becomes one. NULL: null. */

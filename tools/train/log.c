@@ -214,7 +214,7 @@ void train_log_start(train_log *log, const train_memory *predicted)
     train_json_number(out, "parameters", kith_model_parameters(&model));
     train_json_string(out, "dtype", kith_dtype_name(job->options.dtype));
     train_json_string(out, "optimizer", kith_optim_kind_name(job->options.optim.kind));
-    train_json_number(out, "seed", (double)job->options.seed);
+    train_json_bits(out, "seed", job->options.seed);
     train_json_number(out, "steps", (double)job->options.steps);
     train_json_number(out, "first_step", (double)log->first_step);
     write_layout(out, job);
@@ -281,7 +281,7 @@ static void write_step(FILE *out, const train_job *job, const train_numbers *n)
     }
     train_json_number(out, "grad_norm", n->grad_norm);
     train_json_number(out, "lr", n->rate);
-    if (job->options.has_loss_scale)
+    if (job->options.loss_scale != TRAIN_UNSCALED)
         train_json_number(out, "loss_scale", n->scale);
     if (n->is_skipped)
         train_json_bool(out, "skipped", true);

@@ -15,7 +15,6 @@
 
 #define AXIS_MAX (1 << 20)
 #define COUNT_MAX 1e9
-#define SEED_MAX 9007199254740992.0 /* 2^53: a number of the JSON log is a double */
 #define SECONDS_MAX (366.0 * 24 * 3600)
 #define MIB 1048576.0
 #define AT(field) offsetof(train_options, field)
@@ -48,12 +47,14 @@ static int read_schedule(const ki_command *command, const train_flag *flag, cons
     return KI_EXIT_OK;
 }
 
+static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
+#define DTYPES (sizeof dtypes / sizeof dtypes[0])
+
 static int read_dtype(const ki_command *command, const train_flag *flag, const char *value, void *into)
 {
-    static const kith_dtype valid[] = { KITH_F32, KITH_F64, KITH_BF16 };
-    for (size_t i = 0; i < sizeof valid / sizeof valid[0]; i++)
-        if (strcmp(kith_dtype_name(valid[i]), value) == 0) {
-            ((train_options *)into)->dtype = valid[i];
+    for (size_t i = 0; i < DTYPES; i++)
+        if (strcmp(kith_dtype_name(dtypes[i]), value) == 0) {
+            ((train_options *)into)->dtype = dtypes[i];
             return KI_EXIT_OK;
         }
     return ki_usage_error(command, "--%s %s is not one of f32, f64, bf16", flag->name, value);
@@ -71,7 +72,6 @@ static int read_token_type(const ki_command *command, const train_flag *flag, co
 static int read_loss_scale(const ki_command *command, const train_flag *flag, const char *value, void *into)
 {
     train_options *o = into;
-    o->has_loss_scale = true;
     o->loss_scale = 0;
     if (strcmp(value, "dynamic") == 0 || (ki_parse_number(value, 0, 1e12, &o->loss_scale) && o->loss_scale > 0))
         return KI_EXIT_OK;
@@ -148,7 +148,7 @@ static int read_backend(const ki_command *command, const train_flag *flag, const
 /* ---- all flags ---- */
 
 /* Indices of the flags that checks speak of; the rest of the table has none. */
-enum { RANKS, TP, PP, DP, EP, TOKEN_TYPE, BETA1, BETA2, EPS, MOMENTUM, MIN_LR, SAVE_EVERY, KEEP };
+enum { RANKS, TP, PP, DP, EP, TOKEN_TYPE, SAVE_EVERY, KEEP };
 
 static const train_flag flags[] = {
     [RANKS] = { "ranks", FLAG_INT, AT(rank_count), 1, KI_RUN_RANKS_MAX, NULL, NULL },
@@ -157,11 +157,6 @@ static const train_flag flags[] = {
     [DP] = { "dp", FLAG_INT, AT(dp), 1, AXIS_MAX, NULL, NULL },
     [EP] = { "ep", FLAG_INT, AT(ep), 1, AXIS_MAX, NULL, NULL },
     [TOKEN_TYPE] = { "token-type", FLAG_OWN, 0, 0, 0, NULL, read_token_type },
-    [BETA1] = { "beta1", FLAG_BELOW, AT(optim.beta1), 0, 1, NULL, NULL },
-    [BETA2] = { "beta2", FLAG_BELOW, AT(optim.beta2), 0, 1, NULL, NULL },
-    [EPS] = { "eps", FLAG_ABOVE, AT(optim.epsilon), 0, 1, NULL, NULL },
-    [MOMENTUM] = { "momentum", FLAG_BELOW, AT(optim.momentum), 0, 1, NULL, NULL },
-    [MIN_LR] = { "min-lr", FLAG_REAL, AT(rate.minimum), 0, 100, NULL, NULL },
     [SAVE_EVERY] = { "save-every", FLAG_INT64, AT(save_every), 0, COUNT_MAX, NULL, NULL },
     [KEEP] = { "keep", FLAG_INT, AT(keep), 0, 1e6, NULL, NULL },
 
@@ -189,11 +184,16 @@ static const train_flag flags[] = {
     { "dtype", FLAG_OWN, 0, 0, 0, NULL, read_dtype },
 
     { "steps", FLAG_INT64, AT(steps), 0, COUNT_MAX, NULL, NULL },
-    { "seed", FLAG_INT64, AT(seed), 0, SEED_MAX, NULL, NULL },
+    { "seed", FLAG_BITS64, AT(seed), 0, 0, NULL, NULL },
     { "optimizer", FLAG_WORD, AT(optim.kind), 0, 0, optimizer_words, NULL },
     { "lr", FLAG_ABOVE, AT(rate.peak), 0, 100, NULL, NULL },
     { "warmup", FLAG_INT64, AT(rate.warmup), 0, COUNT_MAX, NULL, NULL },
     { "decay", FLAG_WORD, AT(rate.kind), 0, 0, decay_words, NULL },
+    { "min-lr", FLAG_REAL, AT(rate.minimum), 0, 100, NULL, NULL },
+    { "beta1", FLAG_BELOW, AT(optim.beta1), 0, 1, NULL, NULL },
+    { "beta2", FLAG_BELOW, AT(optim.beta2), 0, 1, NULL, NULL },
+    { "eps", FLAG_ABOVE, AT(optim.epsilon), 0, 1, NULL, NULL },
+    { "momentum", FLAG_BELOW, AT(optim.momentum), 0, 1, NULL, NULL },
     { "weight-decay", FLAG_REAL, AT(optim.weight_decay), 0, 100, NULL, NULL },
     { "clip", FLAG_REAL, AT(optim.clip_norm), 0, 1e12, NULL, NULL },
     { "loss-scale", FLAG_OWN, 0, 0, 0, NULL, read_loss_scale },
@@ -237,19 +237,37 @@ static int check_work(const train_options *o, const bool *seen)
         return ki_usage_error(command, "weights come from --weights or from --resume, not from both");
     if (o->save == NULL && (seen[SAVE_EVERY] || seen[KEEP]))
         return ki_usage_error(command, "--%s goes with --save DIR", seen[KEEP] ? "keep" : "save-every");
-    if (o->optim.kind != KITH_SGD && seen[MOMENTUM])
-        return ki_usage_error(command, "--momentum goes with --optimizer sgd");
-    for (int i = BETA1; i <= EPS; i++)
-        if (o->optim.kind != KITH_ADAMW && seen[i])
-            return ki_usage_error(command, "--%s goes with --optimizer adamw", flags[i].name);
-    if (seen[MIN_LR] && o->rate.kind == KITH_RATE_CONSTANT)
-        return ki_usage_error(command, "--min-lr goes with --decay linear or cosine");
-    if (o->rate.minimum > o->rate.peak)
-        return ki_usage_error(command, "--min-lr %g is above --lr %g", o->rate.minimum, o->rate.peak);
-    if (o->rate.warmup > o->steps)
-        return ki_usage_error(command, "--warmup %lld: there are only %lld steps", (long long)o->rate.warmup,
-                              (long long)o->steps);
+    char sentence[256];
+    if (o->resume == NULL && !train_options_fit(o, sentence, sizeof sentence))
+        return ki_usage_error(command, "%s", sentence);
     return KI_EXIT_OK;
+}
+
+bool train_options_fit(const train_options *o, char *sentence, size_t nbytes)
+{
+    static const struct {
+        train_kept flag;
+        kith_optim_kind kind;
+    } owned[] = { { TRAIN_KEPT_MOMENTUM, KITH_SGD },
+                  { TRAIN_KEPT_BETA1, KITH_ADAMW },
+                  { TRAIN_KEPT_BETA2, KITH_ADAMW },
+                  { TRAIN_KEPT_EPSILON, KITH_ADAMW } };
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        if (o->optim.kind != owned[i].kind && (o->said & UINT32_C(1) << owned[i].flag) != 0) {
+            snprintf(sentence, nbytes, "--%s goes with --optimizer %s", train_kept_flag(owned[i].flag),
+                     optimizer_words[owned[i].kind]);
+            return false;
+        }
+    if ((o->said & UINT32_C(1) << TRAIN_KEPT_MIN_RATE) != 0 && o->rate.kind == KITH_RATE_CONSTANT)
+        snprintf(sentence, nbytes, "--min-lr goes with --decay linear or cosine");
+    else if (o->rate.minimum > o->rate.peak)
+        snprintf(sentence, nbytes, "--min-lr %g is above --lr %g", o->rate.minimum, o->rate.peak);
+    else if (o->rate.warmup > o->steps)
+        snprintf(sentence, nbytes, "--warmup %lld: there are only %lld steps", (long long)o->rate.warmup,
+                 (long long)o->steps);
+    else
+        return true;
+    return false;
 }
 
 /* The folder of a path, and the name in it. */
@@ -314,10 +332,35 @@ static train_options defaults(void)
         .rate = { .kind = KITH_RATE_CONSTANT, .peak = 1e-3 },
         .dtype = KITH_F32,
         .dropout = -1,
+        .loss_scale = TRAIN_UNSCALED,
         .validation_batches = 4,
     };
     o.optim.clip_norm = 1;
     return o;
+}
+
+const char *train_decay_word(int kind)
+{
+    return kind >= 0 && kind <= KITH_RATE_COSINE ? decay_words[kind] : NULL;
+}
+
+const char *train_dtype_word(int dtype)
+{
+    for (size_t i = 0; i < DTYPES; i++)
+        if ((int)dtypes[i] == dtype)
+            return kith_dtype_name(dtypes[i]);
+    return NULL;
+}
+
+/* Which of the flags that a checkpoint keeps were there. */
+static uint32_t find_said(const bool *seen)
+{
+    uint32_t said = 0;
+    for (int kept = 0; train_kept_flag(kept) != NULL; kept++)
+        for (size_t i = 0; i < FLAG_COUNT; i++)
+            if (seen[i] && strcmp(flags[i].name, train_kept_flag(kept)) == 0)
+                said |= UINT32_C(1) << kept;
+    return said;
 }
 
 int train_options_read(int argc, char **argv, train_options *options, char **rest)
@@ -325,6 +368,7 @@ int train_options_read(int argc, char **argv, train_options *options, char **res
     bool seen[FLAG_COUNT] = { false };
     *options = defaults();
     int status = train_flags_read(&ki_command_train, flags, FLAG_COUNT, argc, argv, options, seen, rest);
+    options->said = find_said(seen);
     options->rate.steps = options->steps;
     options->optim.is_sharded = options->is_sharded;
     if (status == KI_EXIT_OK)

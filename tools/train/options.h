@@ -18,6 +18,14 @@ extern const char train_help[];
 /* Reads and checks. rest: as in train_flags_read(). Returns KI_EXIT_OK, TRAIN_HELP, or the exit status after a sentence
  * on stderr. train_options_free() whatever is returned. */
 int train_options_read(int argc, char **argv, train_options *options, char **rest);
+/* "cosine", "bf16"; NULL for what is none. */
+const char *train_decay_word(int kind);
+const char *train_dtype_word(int dtype);
 void train_options_free(train_options *options);
+
+/* ---- kept.c ---- */
+
+/* Name of the flag without "--"; NULL for what is no option. */
+const char *train_kept_flag(int kept);
 
 #endif

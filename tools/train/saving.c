@@ -1,7 +1,6 @@
 /* tools/train/saving.c - checkpoints: weights, optimizer, and the numbers that the next step depends on.
  *
- * A step depends on its number and the seed (which batches, which dropout), on weights and optimizer, and on the loss
- * scale. The seed has 64 bits and is kept in two numbers.
+ * A step depends on its number, on weights and optimizer, on the loss scale, and on the options that kept.c has.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -9,16 +8,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STEP, SEED_LOW, SEED_HIGH, SAMPLES, SCALE, GOOD_STEPS, NUMBERS };
+enum { STEP, SAMPLES, SCALE, GOOD_STEPS, NUMBERS };
 
 static void name_numbers(kith_checkpoint_number *numbers)
 {
-    static const char *const names[NUMBERS] = { "step",    "seed_low",   "seed_high",
-                                                "samples", "loss_scale", "loss_scale_good_steps" };
+    static const char *const names[NUMBERS] = { "step", "samples", "loss_scale", "loss_scale_good_steps" };
     for (int i = 0; i < NUMBERS; i++)
         numbers[i] = (kith_checkpoint_number){ names[i], 0 };
 }
@@ -26,16 +25,16 @@ static void name_numbers(kith_checkpoint_number *numbers)
 kith_status train_save(const train_engine *engine)
 {
     const train_job *job = engine->job;
-    kith_checkpoint_number numbers[NUMBERS];
+    kith_checkpoint_number numbers[NUMBERS + TRAIN_KEPT_COUNT];
     name_numbers(numbers);
+    train_kept_fill(job, numbers + NUMBERS);
     numbers[STEP].value = (double)engine->step;
-    numbers[SEED_LOW].value = (double)(job->options.seed & UINT32_MAX);
-    numbers[SEED_HIGH].value = (double)(job->options.seed >> 32);
     numbers[SAMPLES].value = (double)engine->step * (double)train_layout_samples(&job->layout);
     numbers[SCALE].value = engine->scale.scale;
     numbers[GOOD_STEPS].value = (double)engine->scale.good_steps;
     kith_checkpoint_place place = train_model_place(job, engine->model);
-    kith_status status = kith_checkpoint_save(&place, job->options.save, engine->step, numbers, NUMBERS);
+    kith_status status =
+        kith_checkpoint_save(&place, job->options.save, engine->step, numbers, NUMBERS + TRAIN_KEPT_COUNT);
     return status == KITH_OK ? kith_checkpoint_prune(job->world, job->options.save, job->options.keep, engine->step)
                              : status;
 }
@@ -84,36 +83,41 @@ static bool is_in_place(const train_job *job, int64_t step)
 bool train_find_checkpoint(train_job *job)
 {
     int64_t step;
+    train_kept_name(job->kept);
     if (job->options.resume == NULL)
         return true;
-    if (!train_check(job, find_newest(job, &step)))
+    if (!train_check(job, find_newest(job, &step)) ||
+        !train_check(job, kith_checkpoint_read_numbers(job->world, job->resumed, job->kept, TRAIN_KEPT_COUNT)))
         return false;
     int32_t is_there = job->rank == 0 && job->options.save != NULL && is_in_place(job, step);
     kith_status status = kith_broadcast(job->world, &is_there, 1, KITH_INT32, 0);
     job->is_resumed_in_place = is_there != 0;
-    return train_check(job, status);
+    return train_check(job, status) && train_kept_take(job);
 }
 
 /* ---- going on ---- */
 
-/* Layers and data have begun with the seed of the options. */
-static bool is_same_seed(train_job *job, const kith_checkpoint_number *numbers)
-{
-    uint64_t seed = (uint64_t)numbers[SEED_LOW].value | (uint64_t)numbers[SEED_HIGH].value << 32;
-    return seed == job->options.seed ||
-           train_wrong(job, "%s was trained with --seed %llu: say so to go on, or begin anew from its --weights",
-                       job->resumed, (unsigned long long)seed);
-}
-
-/* Batches of another size are chosen anew: the run goes on, but not over the samples that an unbroken one would take.
- */
+/* Of a checkpoint that does not say what its batch was: batches of another size are chosen anew, and the run goes on, but
+ * not over the samples that an unbroken one would take. */
 static void compare_samples(const train_engine *engine, double samples)
 {
     const train_job *job = engine->job;
     double would_be = (double)engine->step * (double)train_layout_samples(&job->layout);
-    if (job->rank == 0 && engine->step > 0 && samples != would_be)
+    if (isnan(job->kept[TRAIN_KEPT_BATCH].value) && job->rank == 0 && engine->step > 0 && samples != would_be)
         train_tell(job, "the checkpoint's steps had %.0f samples, this run's have %lld", samples / (double)engine->step,
                    (long long)train_layout_samples(&job->layout));
+}
+
+/* A scale that was found is gone on from where one is looked for; one that was said is that. */
+static void resume_scale(train_engine *engine, double scale, double good_steps)
+{
+    const train_job *job = engine->job;
+    double before = job->kept[TRAIN_KEPT_SCALING].value;
+    bool was_scaled = isnan(before) ? scale != 1 : before != TRAIN_UNSCALED;
+    if (job->options.loss_scale != 0 || !was_scaled || !(scale > 0))
+        return;
+    engine->scale.scale = scale;
+    engine->scale.good_steps = (int64_t)good_steps;
 }
 
 bool train_resume(train_engine *engine)
@@ -126,13 +130,8 @@ bool train_resume(train_engine *engine)
     kith_checkpoint_place place = train_model_place(job, engine->model);
     if (!train_check(job, kith_checkpoint_load(&place, job->resumed, numbers, NUMBERS)))
         return false;
-    if (!is_same_seed(job, numbers))
-        return false;
     engine->step = (int64_t)numbers[STEP].value;
-    if (job->options.has_loss_scale) {
-        engine->scale.scale = numbers[SCALE].value;
-        engine->scale.good_steps = (int64_t)numbers[GOOD_STEPS].value;
-    }
+    resume_scale(engine, numbers[SCALE].value, numbers[GOOD_STEPS].value);
     compare_samples(engine, numbers[SAMPLES].value);
     return true;
 }

@@ -28,6 +28,12 @@ void train_source_close(train_source *source);
 /* Reads tokens first .. first + count - 1, which must be there. */
 bool train_source_read(const train_source *source, int64_t first, int64_t count, int32_t *tokens, char **error);
 
+/* A number of the file's bytes and of what its tokens are, below 2^53. At most 1 MiB is read: all of it, or pieces from
+ * the first byte to the last. */
+bool train_source_hash(const train_source *source, uint64_t *hash, char **error);
+/* Bytes of the file. */
+int64_t train_source_nbytes(const train_source *source);
+
 /* A sentence in *error; returns false. *error is NULL when memory is short. */
 bool train_source_wrong(char **error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -185,7 +185,7 @@ static kith_status optimizer_step(void *user)
     kith_status status = kith_optim_reduce(engine->model->optim, &engine->grad_norm);
     double reduced_s = train_now_s();
     engine->grad_norm /= scale;
-    if (status == KITH_OK && engine->job->options.has_loss_scale && engine->job->options.loss_scale == 0)
+    if (status == KITH_OK && engine->job->options.loss_scale == 0)
         kith_loss_scale_update(&engine->scale, engine->grad_norm);
     if (status == KITH_OK)
         status = kith_optim_update(engine->model->optim, engine->rate, 1 / scale, &engine->optim_result);
@@ -275,7 +275,7 @@ bool train_engine_make(train_job *job, train_model *model, train_data *data, tra
 {
     *engine = (train_engine){ .job = job, .model = model, .data = data };
     engine->scale = (kith_loss_scale)KITH_LOSS_SCALE_INIT;
-    if (!job->options.has_loss_scale)
+    if (job->options.loss_scale == TRAIN_UNSCALED)
         engine->scale.scale = 1;
     else if (job->options.loss_scale > 0)
         engine->scale.scale = job->options.loss_scale;

@@ -99,6 +99,47 @@ static bool scan(const train_source *self, char **error)
     return true;
 }
 
+/* ---- which file it is ---- */
+
+#define PIECE_NBYTES 4096
+#define PIECES 256
+
+int64_t train_source_nbytes(const train_source *self)
+{
+    return self->skipped + self->count * self->token_nbytes;
+}
+
+/* FNV-1a's steps over words of 8 bytes, with the upper half folded in so that it matters below 2^53. */
+static uint64_t hash_bytes(uint64_t hash, const unsigned char *bytes, size_t nbytes)
+{
+    for (size_t i = 0; i < nbytes; i += 8) {
+        uint64_t word = 0;
+        for (size_t k = i; k < nbytes && k < i + 8; k++)
+            word |= (uint64_t)bytes[k] << (8 * (k - i));
+        hash = (hash ^ word) * 0x100000001b3u;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+bool train_source_hash(const train_source *self, uint64_t *hash, char **error)
+{
+    unsigned char bytes[PIECE_NBYTES];
+    int64_t nbytes = train_source_nbytes(self), pieces = (nbytes + PIECE_NBYTES - 1) / PIECE_NBYTES;
+    int64_t some = pieces < PIECES ? pieces : PIECES;
+    uint64_t made = hash_bytes(0xcbf29ce484222325u, (const unsigned char[]){ (unsigned char)self->token_nbytes }, 1);
+    for (int64_t i = 0; i < some; i++) {
+        int64_t piece = some == pieces ? i : (int64_t)((__int128)i * (pieces - 1) / (some - 1));
+        int64_t left = nbytes - piece * PIECE_NBYTES;
+        size_t count = left < PIECE_NBYTES ? (size_t)left : PIECE_NBYTES;
+        if (!read_bytes(self, piece * PIECE_NBYTES, count, bytes, error))
+            return false;
+        made = hash_bytes(made, bytes, count);
+    }
+    *hash = made >> 11;
+    return true;
+}
+
 /* ---- what the bytes are ---- */
 
 static bool ends_with(const char *path, const char *end)

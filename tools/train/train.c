@@ -62,11 +62,26 @@ static bool open_data(train_state *state)
 {
     train_job *job = &state->job;
     char *error = NULL;
-    if (train_data_open(&job->options, job->config.vocabulary, &state->data, &error) == 0)
+    if (train_data_open(&job->options, job->config.vocabulary, &state->data, &error) == 0 &&
+        train_data_identify(state->data, &job->identity, &error) == 0)
         return true;
     train_wrong(job, "%s", error != NULL ? error : "the data cannot be read");
     free(error);
     return false;
+}
+
+/* All ranks must read the same tokens, also where hosts have copies of the file. */
+static bool compare_data(train_state *state)
+{
+    train_job *job = &state->job;
+    const char *file = job->options.text != NULL ? job->options.text : job->options.tokens;
+    train_identity first = job->identity;
+    if (!train_check(job, kith_broadcast(job->world, &first, sizeof first, KITH_UINT8, 0)))
+        return false;
+    if (memcmp(&first, &job->identity, sizeof first) != 0)
+        return train_wrong(job, "%s is another file here than the one that rank 0 reads (%.0f bytes, there %.0f)", file,
+                           job->identity.nbytes, first.nbytes);
+    return train_kept_compare(job);
 }
 
 static bool find_checkpoint(train_state *state)
@@ -161,9 +176,9 @@ static bool open_log(train_state *state)
  * it: whoever fails alone comes to the agreement, not the others to something that it has left out. */
 static bool set_up(train_state *state)
 {
-    static const phase phases[] = { find_checkpoint, lay_out,     connect,      schedule,   open_data,
-                                    try_outputs,     make_model,  build_model,  fill_model, tie_model,
-                                    make_optimizer,  make_engine, make_reports, resume,     open_log };
+    static const phase phases[] = { find_checkpoint, lay_out,      connect,     schedule,   open_data, compare_data,
+                                    try_outputs,     make_model,   build_model, fill_model, tie_model, make_optimizer,
+                                    make_engine,     make_reports, resume,      open_log };
     for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
         if (!train_agree(&state->job, phases[i](state)))
             return false;

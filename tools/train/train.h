@@ -26,6 +26,36 @@
 
 /* ---- options.c ---- */
 
+/* Options that a checkpoint keeps (kept.c), by the number of their bit in train_options.said; behind them other numbers
+ * that it keeps. */
+typedef enum train_kept {
+    TRAIN_KEPT_SEQUENCE,
+    TRAIN_KEPT_OPTIMIZER,
+    TRAIN_KEPT_BETA1,
+    TRAIN_KEPT_BETA2,
+    TRAIN_KEPT_EPSILON,
+    TRAIN_KEPT_MOMENTUM,
+    TRAIN_KEPT_WEIGHT_DECAY,
+    TRAIN_KEPT_CLIP,
+    TRAIN_KEPT_RATE,
+    TRAIN_KEPT_WARMUP,
+    TRAIN_KEPT_DECAY,
+    TRAIN_KEPT_MIN_RATE,
+    TRAIN_KEPT_STEPS,
+    TRAIN_KEPT_BATCH,
+    TRAIN_KEPT_DTYPE,
+    TRAIN_KEPT_DROPOUT,
+    TRAIN_KEPT_SCALING,
+    TRAIN_KEPT_VALIDATION,
+    TRAIN_KEPT_OPTIONS,
+    TRAIN_KEPT_SEED = TRAIN_KEPT_OPTIONS, /* the lower half of its bits */
+    TRAIN_KEPT_SEED_HIGH,
+    TRAIN_KEPT_DATA_NBYTES, /* train_identity */
+    TRAIN_KEPT_DATA_HASH,
+    TRAIN_KEPT_DATA_TOKENS,
+    TRAIN_KEPT_COUNT
+} train_kept;
+
 /* What a job is. Numbers are within their ranges after reading; what follows from the number of ranks is filled in by
  * train_options_settle(). */
 typedef struct train_options {
@@ -50,8 +80,7 @@ typedef struct train_options {
     uint64_t seed;
     kith_optim_options optim; /* without groups; clip_norm, is_sharded, bucket_nbytes are set */
     kith_rate rate;
-    bool has_loss_scale;
-    double loss_scale; /* 0: dynamic */
+    double loss_scale; /* 0: dynamic; TRAIN_UNSCALED: none */
     kith_dtype dtype;
     double dropout;                          /* -1: the model's */
     const char *json_log, *trace, *timeline; /* files; NULL: none */
@@ -63,10 +92,16 @@ typedef struct train_options {
     int threads;                /* of the BLAS on each rank; 0: a share of the cores */
     double timeout_s;           /* longest wait for another rank; 0: KITH_TIMEOUT_MS, as everywhere */
     bool is_debug;
+    uint32_t said;       /* bit TRAIN_KEPT_...: was on the command line */
     char *backends_text; /* owned: what backends points to */
 } train_options;
 
 #define TRAIN_SEQUENCE_DEFAULT 128
+#define TRAIN_UNSCALED (-1.0)
+
+/* False, with a sentence, when flags of the optimizer and its rate contradict one another; with --resume that is known
+ * when what was not said has been taken from the checkpoint. */
+bool train_options_fit(const train_options *options, char *sentence, size_t nbytes);
 
 /* Fills in tp, pp, dp, ep, micro_batch, microbatches and global_batch for this number of ranks. Without world (0),
  * sizes that were not said are 1. What is settled stays as it is in a second call. With is_auto, and a size open,
@@ -115,6 +150,13 @@ int64_t train_data_tokens(const train_data *data);
 int64_t train_data_validation_tokens(const train_data *data);
 /* Different samples that validation has: more are the same again. */
 int64_t train_data_validation_samples(const train_data *data);
+/* Which data they are: what a checkpoint keeps of them. Numbers are whole. */
+typedef struct train_identity {
+    double nbytes; /* of the file to train on */
+    double hash;   /* of its tokens: all of a small file, some from everywhere of a large one */
+    double tokens; /* that training chooses from */
+} train_identity;
+int train_data_identify(const train_data *data, train_identity *identity, char **error);
 /* Fills inputs and targets, both [sequence, samples], with samples first .. first + samples - 1 of the global batch
  * of a step. targets are the tokens that follow. */
 int train_data_batch(const train_data *data, int64_t step, int64_t first, int64_t samples, int32_t *inputs,

@@ -445,6 +445,48 @@ static void test_a_file_cut_off_is_a_sentence(void **state)
     train_data_close(data);
 }
 
+static train_identity identity_of(const unsigned char *bytes, size_t nbytes, bool is_text)
+{
+    train_identity identity = { 0 };
+    char *error = NULL;
+    write_file("identity.u16", bytes, nbytes);
+    train_options o = options_of(4, 1);
+    if (is_text)
+        o.text = o.tokens, o.tokens = NULL;
+    train_data *data = must_open(&o, VOCABULARY);
+    if (train_data_identify(data, &identity, &error) != 0)
+        fail_msg("wanted an identity, got: %s", error);
+    train_data_close(data);
+    return identity;
+}
+
+/* Any byte of a small file counts; of a large one the ends do, and most of what lies between is another file's. */
+static void test_another_file_is_told_apart(void **state)
+{
+    (void)state;
+    static unsigned char bytes[6 << 20];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 2654435761u >> 16);
+    const size_t sizes[] = { 3000, 4096, 1 << 20, sizeof bytes };
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        size_t nbytes = sizes[s], last = nbytes - 1;
+        train_identity wanted = identity_of(bytes, nbytes, false);
+        if (wanted.nbytes != (double)nbytes || !(wanted.hash >= 0 && wanted.hash < 0x1p53))
+            fail_msg("wanted %zu bytes and a hash below 2^53, got %.0f and %.0f", nbytes, wanted.nbytes, wanted.hash);
+        assert_true(identity_of(bytes, nbytes, true).hash != wanted.hash);
+        const size_t places[] = { 0, 1, 2047, last, nbytes <= 1 << 20 ? nbytes / 3 : 0 };
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+            bytes[places[i]] ^= 0x80;
+            if (identity_of(bytes, nbytes, false).hash == wanted.hash)
+                fail_msg("%zu bytes: wanted another hash when byte %zu changes, got %.0f", nbytes, places[i],
+                         wanted.hash);
+            bytes[places[i]] ^= 0x80;
+        }
+        if (identity_of(bytes, nbytes, false).hash != wanted.hash)
+            fail_msg("wanted one hash for one file, got another");
+    }
+}
+
 /* Headers with random fields and files of random sizes: a sentence, or samples that can be read. */
 static void test_random_files(void **state)
 {
@@ -500,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_without_validation_nothing_is_kept_back),
         cmocka_unit_test(test_validation_may_be_a_file),
         cmocka_unit_test(test_a_file_cut_off_is_a_sentence),
+        cmocka_unit_test(test_another_file_is_told_apart),
         cmocka_unit_test(test_random_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
