@@ -241,6 +241,7 @@ static void tear_down(kith_ctx *ctx, bool is_orderly)
     ki_ops_fini(ctx);
     ki_select_destroy(ctx->select);
     ki_free(&ctx->allocator, ctx->node_of);
+    ki_free(&ctx->allocator, ctx->exchange_room);
     ki_config_destroy(ctx->config);
     ki_ctx_release(ctx);
 }

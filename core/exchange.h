@@ -21,4 +21,8 @@ kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, c
 kith_status ki_group_exchange(kith_group *group, const char *what, kith_status mine, const void *in, size_t nbytes,
                               void *out);
 
+/* The first round of a group of which this rank could not even make its part: the others learn why. Returns `mine`, or
+ * what another rank has that is worse. */
+kith_status ki_group_give_up(kith_ctx *ctx, const ki_group_spec *spec, kith_status mine);
+
 #endif

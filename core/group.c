@@ -31,7 +31,7 @@ static kith_status check_options(const kith_group_options *options)
 
 kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int count,
                                  const kith_group_options *options, const char *default_name, uint64_t salt,
-                                 kith_group **group)
+                                 kith_status mine, kith_group **group)
 {
     kith_ctx *ctx = parent->ctx;
     const kith_group_options none = KITH_GROUP_OPTIONS_INIT;
@@ -51,7 +51,7 @@ kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int
         if (world_ranks[i] == ctx->rank)
             spec.rank = i;
     spec.id = ki_hash(ki_hash(parent->id, &salt, sizeof salt), world_ranks, (size_t)count * sizeof *world_ranks);
-    return ki_group_build(ctx, &spec, group);
+    return mine == KITH_OK ? ki_group_build(ctx, &spec, group) : ki_group_give_up(ctx, &spec, mine);
 }
 
 /* Options as others must have them too. */
@@ -171,7 +171,7 @@ kith_status kith_group_create(kith_group *parent, const int *ranks, size_t count
             is_member |= ranks[i] == parent->rank;
         }
         if (is_member)
-            status = ki_group_build_child(parent, world, (int)count, options, name, number, &made);
+            status = ki_group_build_child(parent, world, (int)count, options, name, number, KITH_OK, &made);
         status = finish(parent, "kith_group_create", status, made, group);
     }
     free(all);
@@ -229,7 +229,7 @@ kith_status kith_group_split(kith_group *parent, int color, int key, const kith_
     if (status == KITH_OK) {
         if (color != KITH_NO_COLOR) {
             int count = select_color(parent, all, color, sorted, world);
-            status = ki_group_build_child(parent, world, count, options, name, number, &made);
+            status = ki_group_build_child(parent, world, count, options, name, number, KITH_OK, &made);
         }
         status = finish(parent, "kith_group_split", status, made, group);
     }
@@ -255,7 +255,7 @@ kith_status kith_group_dup(kith_group *parent, const kith_group_options *options
     free(all);
     return status != KITH_OK
                ? status
-               : ki_group_build_child(parent, parent->world_ranks, parent->size, options, name, number, group);
+               : ki_group_build_child(parent, parent->world_ranks, parent->size, options, name, number, KITH_OK, group);
 }
 
 kith_status kith_group_destroy(kith_group *group)

@@ -11,10 +11,11 @@
 kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group **group);
 
 /* As kith_group_create(), for a list that every rank of parent computed alike (mesh axes): no agreement over parent.
- * world_ranks [count] contains the calling rank. salt tells groups made by the same call apart. */
+ * world_ranks [count] contains the calling rank. salt tells groups made by the same call apart. mine: what this rank
+ * has failed with before; then the group does not come about, on any of its members. */
 kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int count,
                                  const kith_group_options *options, const char *default_name, uint64_t salt,
-                                 kith_group **group);
+                                 kith_status mine, kith_group **group);
 
 /* Takes it out of its context and frees it, pending requests end as aborted. */
 void ki_group_dispose(kith_group *group);

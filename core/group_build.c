@@ -58,11 +58,12 @@ static kith_status allocate(kith_group *group, const ki_group_spec *spec)
     const kith_allocator *a = &ctx->allocator;
     group->trace_capacity = power_of_two(ki_config_int(ctx->config, "flight_records"));
     group->world_ranks = (int *)ki_calloc(a, (size_t)spec->size, sizeof(int));
-    group->node_of = (int *)ki_calloc(a, (size_t)spec->size, sizeof(int));
+    group->node_of = (int *)ki_calloc(a, (size_t)spec->size, 2 * sizeof(int)); /* and room for build_part() */
     group->trace = (ki_trace_record *)ki_calloc(a, group->trace_capacity, sizeof *group->trace);
+    if (group->world_ranks != NULL) /* the closing round needs them, whatever else is missing */
+        memcpy(group->world_ranks, spec->world_ranks, (size_t)spec->size * sizeof(int));
     if (group->world_ranks == NULL || group->node_of == NULL || group->trace == NULL)
         return ki_fail(KITH_ERR_NO_MEMORY, "group '%s': no memory for %d ranks", spec->name, spec->size);
-    memcpy(group->world_ranks, spec->world_ranks, (size_t)spec->size * sizeof(int));
     number_nodes(group);
     return ki_order_create(spec->size, NULL, &group->order);
 }
@@ -189,10 +190,7 @@ static kith_status build_part(kith_group *group, const char *suffix, const char 
                               kith_group **part)
 {
     char name[80];
-    int *ranks = (int *)malloc((size_t)group->size * sizeof *ranks);
-    if (ranks == NULL)
-        return ki_fail(KITH_ERR_NO_MEMORY, "group '%s': no memory", group->name);
-    int count = 0, mine = -1;
+    int count = 0, mine = -1, *ranks = group->node_of + group->size; /* nothing that could fail on one rank alone */
     for (int i = 0; i < group->size; i++) {
         bool is_first = true;
         for (int j = 0; is_leaders && j < i; j++)
@@ -213,9 +211,7 @@ static kith_status build_part(kith_group *group, const char *suffix, const char 
                            .rank = mine,
                            .timeout_ms = group->timeout_ms,
                            .is_internal = true };
-    kith_status status = mine < 0 ? KITH_OK : ki_group_build(group->ctx, &spec, part);
-    free(ranks);
-    return status;
+    return mine < 0 ? KITH_OK : ki_group_build(group->ctx, &spec, part);
 }
 
 /* All members end up with the plan, or none. */
@@ -251,7 +247,7 @@ kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group 
 {
     kith_group *made = ki_group_alloc();
     if (made == NULL)
-        return KITH_ERR_NO_MEMORY;
+        return ki_group_give_up(ctx, spec, KITH_ERR_NO_MEMORY);
     made->ctx = ctx;
     made->id = spec->id;
     made->rank = spec->rank;
@@ -268,8 +264,7 @@ kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group 
     kith_status status = allocate(made, spec);
     if (status == KITH_OK)
         status = open_backend(made, ki_group_choose_backend(ctx, spec->backend, spec->world_ranks, spec->size));
-    if (made->world_ranks != NULL)
-        status = close_creation(made, status);
+    status = made->world_ranks != NULL ? close_creation(made, status) : ki_group_give_up(ctx, spec, status);
     made->is_ready = true;
     made->is_fast = status == KITH_OK && !made->is_check && !is_any_forced(made);
     if (status == KITH_OK && wants_hier(made))

@@ -24,7 +24,8 @@ static kith_status make_room(kith_mesh *mesh)
     const kith_allocator *a = &mesh->ctx->allocator;
     mesh->placement = (int *)ki_calloc(a, (size_t)mesh->grid.world, sizeof(int));
     mesh->position_of = (int *)ki_calloc(a, (size_t)mesh->grid.world, sizeof(int));
-    return mesh->placement != NULL && mesh->position_of != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
+    mesh->scratch = (int *)ki_calloc(a, (size_t)mesh->grid.world, 2 * sizeof(int));
+    return mesh->placement != NULL && mesh->position_of != NULL && mesh->scratch != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
 }
 
 static kith_status place(kith_mesh *mesh, const int *placement)
@@ -78,20 +79,28 @@ static kith_status check_backends(const ki_grid *grid, const char *list)
     return KITH_OK;
 }
 
-static kith_status add_group(kith_mesh *mesh, const char *name, unsigned mask, const int *positions, int count,
-                             const kith_mesh_options *options)
+/* A rank that has failed goes on to each further group with that: the members of one that it did not come to would wait
+ * for it, and the groups of base would be numbered otherwise than on other ranks. */
+static void note(kith_mesh *mesh, kith_status status)
+{
+    if (mesh->status == KITH_OK)
+        mesh->status = status;
+}
+
+static void add_group(kith_mesh *mesh, const char *name, unsigned mask, const int *positions, int count,
+                      const kith_mesh_options *options)
 {
     kith_group *base = mesh->base;
     uint32_t number = base->child_count++;
-    if (mesh->group_count == KI_MESH_MAX_GROUPS)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: more than %d groups", KI_MESH_MAX_GROUPS);
+    if (mesh->group_count == KI_MESH_MAX_GROUPS) {
+        note(mesh, ki_fail_quiet(KITH_ERR_INVALID_ARG, "mesh: more than %d groups", KI_MESH_MAX_GROUPS));
+        return;
+    }
     ki_mesh_group *slot = &mesh->groups[mesh->group_count++];
     slot->mask = mask;
     if (count == 0)
-        return KITH_OK;
-    int *world = (int *)malloc((size_t)count * sizeof *world);
-    if (world == NULL)
-        return ki_fail(KITH_ERR_NO_MEMORY, "mesh: no memory for a group of %d", count);
+        return;
+    int *world = mesh->scratch + mesh->grid.world;
     for (int i = 0; i < count; i++)
         world[i] = base->world_ranks[mesh->placement[positions[i]]];
     char backend[32];
@@ -100,26 +109,20 @@ static kith_status add_group(kith_mesh *mesh, const char *name, unsigned mask, c
     made.timeout_ms = options->timeout_ms;
     if (find_backend(options->backends, name, backend, sizeof backend))
         made.backend = backend;
-    kith_status status = ki_group_build_child(base, world, count, &made, name, number, &slot->group);
-    free(world);
+    note(mesh, ki_group_build_child(base, world, count, &made, name, number, mesh->status, &slot->group));
     if (slot->group != NULL)
         slot->group->is_of_mesh = true;
-    return status;
 }
 
-static kith_status add_masked(kith_mesh *mesh, const char *name, unsigned mask, const kith_mesh_options *options)
+static void add_masked(kith_mesh *mesh, const char *name, unsigned mask, const kith_mesh_options *options)
 {
     int count = ki_grid_extent(&mesh->grid, mask);
-    int *positions = (int *)malloc((size_t)count * sizeof *positions);
-    if (positions == NULL)
-        return ki_fail(KITH_ERR_NO_MEMORY, "mesh: no memory for a group of %d", count);
-    ki_grid_members(&mesh->grid, mask, mesh->position, positions);
-    kith_status status = add_group(mesh, name, mask, positions, count, options);
-    free(positions);
-    return status;
+    ki_grid_members(&mesh->grid, mask, mesh->position, mesh->scratch);
+    add_group(mesh, name, mask, mesh->scratch, count, options);
 }
 
-static kith_status add_products(kith_mesh *mesh, const kith_mesh_options *options)
+/* Options are the same on all ranks: so is a wrong name. */
+static void add_products(kith_mesh *mesh, const kith_mesh_options *options)
 {
     const char *list = options->products;
     while (list != NULL && *list != '\0') {
@@ -130,40 +133,32 @@ static kith_status add_products(kith_mesh *mesh, const kith_mesh_options *option
         list += length + (list[length] == ',');
         kith_status status = ki_grid_mask(&mesh->grid, name, &mask);
         if (status == KITH_OK)
-            status = add_masked(mesh, name, mask, options);
-        if (status != KITH_OK)
-            return status;
+            add_masked(mesh, name, mask, options);
+        else
+            note(mesh, status);
     }
-    return KITH_OK;
 }
 
-static kith_status add_embed(kith_mesh *mesh, const kith_mesh_options *options)
+static void add_embed(kith_mesh *mesh, const kith_mesh_options *options)
 {
     int axis = ki_grid_axis(&mesh->grid, "pp");
     if (axis < 0 || mesh->grid.sizes[axis] < 2)
-        return KITH_OK;
+        return;
     int stages = mesh->grid.sizes[axis], coord = ki_grid_coord(&mesh->grid, mesh->position, axis);
-    int *positions = (int *)malloc((size_t)stages * sizeof *positions);
-    if (positions == NULL)
-        return ki_fail(KITH_ERR_NO_MEMORY, "mesh: no memory");
-    ki_grid_members(&mesh->grid, 1u << axis, mesh->position, positions);
-    const int ends[2] = { positions[0], positions[stages - 1] };
-    free(positions);
+    ki_grid_members(&mesh->grid, 1u << axis, mesh->position, mesh->scratch);
+    const int ends[2] = { mesh->scratch[0], mesh->scratch[stages - 1] };
     bool is_end = coord == 0 || coord == stages - 1;
-    return add_group(mesh, "embed", EMBED_MASK, ends, is_end ? 2 : 0, options);
+    add_group(mesh, "embed", EMBED_MASK, ends, is_end ? 2 : 0, options);
 }
 
 /* All or nothing, everywhere: every group first (each agrees among its members), then one round over base. */
 static kith_status make_groups(kith_mesh *mesh, const kith_mesh_options *options)
 {
-    kith_status status = KITH_OK;
-    for (int i = 0; status == KITH_OK && i < mesh->grid.axis_count; i++)
-        status = add_masked(mesh, mesh->grid.names[i], 1u << i, options);
-    if (status == KITH_OK)
-        status = add_products(mesh, options);
-    if (status == KITH_OK)
-        status = add_embed(mesh, options);
-    return status;
+    for (int i = 0; i < mesh->grid.axis_count; i++)
+        add_masked(mesh, mesh->grid.names[i], 1u << i, options);
+    add_products(mesh, options);
+    add_embed(mesh, options);
+    return mesh->status;
 }
 
 /* ---- agreeing ---- */
@@ -248,6 +243,7 @@ static void dispose(kith_mesh *mesh)
         ki_group_dispose(mesh->groups[i].group);
     ki_free(a, mesh->placement);
     ki_free(a, mesh->position_of);
+    ki_free(a, mesh->scratch);
     ki_mesh_release(mesh);
 }
 

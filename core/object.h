@@ -99,6 +99,7 @@ struct kith_ctx {
     ki_launch launch;
     ki_store *store;
     char store_url[512];
+    void *exchange_room;    /* of rounds in which all ranks meet (exchange.c) */
     uint64_t job_id;
     int rank, size, local_rank, local_size, node_count;
     int *node_of;           /* [size] */
@@ -203,6 +204,8 @@ struct kith_mesh {
     int position;     /* of the calling rank in the mesh */
     int *placement;   /* [world] base rank at a mesh position */
     int *position_of; /* [world] the inverse */
+    int *scratch;     /* [2 * world] while groups are made ... */
+    kith_status status; /* ... and how that has gone so far */
     ki_mesh_group groups[KI_MESH_MAX_GROUPS];
     int group_count;
     kith_mesh *next;

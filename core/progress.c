@@ -184,7 +184,7 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
 /* ---- timeouts ---- */
 
 #define REPORT_WAIT_NS 400000000
-
+#define REPORT_SET_NS 50000000 /* for a store that is alive to answer, also where nothing may wait */
 #define REPORT_AGAIN_NS 1000000000
 #define REPORT_RETRY_NS 5000000
 #define POSITIONS_TOLD 8
@@ -203,14 +203,18 @@ static int64_t wall_clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void publish_position(kith_group *group, const char *operation, position *here)
+/* False when the store has not answered by then: the rank that serves it stands still. */
+static bool publish_position(kith_group *group, const char *operation, int64_t deadline_ns, position *here)
 {
+    int64_t least_ns = ki_now_ns() + REPORT_SET_NS;
     char key[64];
     memset(here, 0, sizeof *here);
     here->at_ns = wall_clock_ns();
     snprintf(here->text, sizeof here->text, "%s on group '%s'", operation, group->name);
     snprintf(key, sizeof key, "late/%d", group->ctx->rank);
-    ki_store_set(group->ctx->store, key, here, sizeof *here);
+    kith_status status =
+        ki_store_set_until(group->ctx->store, key, here, sizeof *here, deadline_ns > least_ns ? deadline_ns : least_ns);
+    return status != KITH_ERR_TIMEOUT;
 }
 
 /* Where a rank of the group says that it waits, not before since_ns. False when it says nothing until the deadline. */
@@ -265,6 +269,14 @@ static void read_positions(const kith_group *group, const position *here, int64_
     }
 }
 
+/* Nobody's word can be had; rank 0 of the world, where it is in the group, is the one that is known to be missing. */
+static void blame_server(const kith_group *group, ki_text *positions, unsigned char *is_absent)
+{
+    for (int r = 0; r < group->size; r++)
+        is_absent[r] = group->world_ranks[r] == 0;
+    ki_text_add(positions, "; world rank 0, which serves the store, does not answer");
+}
+
 kith_status ki_report_timeout(kith_group *group, const char *operation, const unsigned char *is_missing,
                               int64_t timeout_ms, bool may_wait)
 {
@@ -272,8 +284,11 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
     position here;
     unsigned char *is_absent = (unsigned char *)calloc((size_t)group->size, 1);
     if (group->ctx->store != NULL && is_absent != NULL) {
-        publish_position(group, operation, &here);
-        read_positions(group, &here, timeout_ms, report_deadline(group->ctx, may_wait), &positions, is_absent);
+        int64_t deadline_ns = report_deadline(group->ctx, may_wait);
+        if (publish_position(group, operation, deadline_ns, &here))
+            read_positions(group, &here, timeout_ms, deadline_ns, &positions, is_absent);
+        else
+            blame_server(group, &positions, is_absent);
     }
     const unsigned char *who = is_missing != NULL ? is_missing : is_absent;
     if (who != NULL)
@@ -292,15 +307,18 @@ kith_status ki_report_timeout(kith_group *group, const char *operation, const un
 kith_status ki_report_message_timeout(kith_group *group, const char *message, bool is_send, int peer,
                                       int64_t timeout_ms, bool may_wait)
 {
-    position here, there;
-    bool has_word = false;
+    position here, there = { .text = "" };
+    const char *more = "";
     if (group->ctx->store != NULL) {
-        publish_position(group, message, &here);
-        has_word = peer != group->rank &&
-                   read_position(group, peer, here.at_ns - timeout_ms * 1000000, report_deadline(group->ctx, may_wait),
-                                 &there);
+        int64_t deadline_ns = report_deadline(group->ctx, may_wait);
+        if (!publish_position(group, message, deadline_ns, &here))
+            more = "; world rank 0, which serves the store, does not answer";
+        else if (peer != group->rank &&
+                 read_position(group, peer, here.at_ns - timeout_ms * 1000000, deadline_ns, &there))
+            more = "; it waits in ";
+        else
+            there.text[0] = '\0';
     }
     return ki_fail(KITH_ERR_TIMEOUT, "%s on group '%s' did not complete within %lld ms: rank %d has no matching %s%s%s",
-                   message, group->name, (long long)timeout_ms, peer, is_send ? "receive" : "send",
-                   has_word ? "; it waits in " : "", has_word ? there.text : "");
+                   message, group->name, (long long)timeout_ms, peer, is_send ? "receive" : "send", more, there.text);
 }

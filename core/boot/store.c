@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "store.h"
+#include "../base/clock.h"
 #include "../base/error.h"
 #include "../base/log.h"
 #include "../base/mem.h"
@@ -57,9 +58,14 @@ static kith_status check_key(const char *key, size_t nbytes)
 
 kith_status ki_store_set(ki_store *store, const char *key, const void *value, size_t nbytes)
 {
+    return ki_store_set_until(store, key, value, nbytes, ki_deadline_after_ms(store->timeout_ms));
+}
+
+kith_status ki_store_set_until(ki_store *store, const char *key, const void *value, size_t nbytes, int64_t deadline_ns)
+{
     kith_status s = check_key(key, nbytes);
     if (s == KITH_OK)
-        s = store->ops->set(store, key, value, nbytes);
+        s = store->ops->set(store, key, value, nbytes, deadline_ns);
     return s == KITH_ERR_TIMEOUT
                ? ki_fail_quiet(s, "store %s: setting \"%s\" was not answered in time", store->url, key)
                : s;

@@ -33,6 +33,9 @@ const char *ki_store_url(const ki_store *store);
 
 /* Value becomes visible to all; replaces an older one. */
 kith_status ki_store_set(ki_store *store, const char *key, const void *value, size_t nbytes);
+/* The same, and waits until deadline_ns for the store to say that it has it; KITH_ERR_TIMEOUT: it has not said so, for
+ * the rank that serves stands still. The value may become visible later. */
+kith_status ki_store_set_until(ki_store *store, const char *key, const void *value, size_t nbytes, int64_t deadline_ns);
 
 /* Waits for the key until deadline_ns (0: none). *value is malloc'ed: the caller frees. KITH_ERR_TIMEOUT names the key.
  * With deadline 1 (past) it does not wait. */

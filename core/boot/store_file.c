@@ -250,9 +250,10 @@ static bool pause_and_refresh(file_store *s, int64_t *pause_ns, int64_t deadline
 
 /* ---- the operations ---- */
 
-static kith_status file_set(ki_store *store, const char *key, const void *value, size_t nbytes)
+static kith_status file_set(ki_store *store, const char *key, const void *value, size_t nbytes, int64_t deadline_ns)
 {
     file_store *s = (file_store *)store;
+    (void)deadline_ns; /* nobody has to answer */
     refresh(s);
     return write_record(s, (ki_record){ .kind = KI_RECORD_SET }, key, value, nbytes, NULL, 0);
 }

@@ -192,9 +192,10 @@ static void inproc_announce(ki_store *store, ki_event_kind kind, uint64_t value)
 
 /* ---- keys and gathers ---- */
 
-static kith_status inproc_set(ki_store *store, const char *key, const void *value, size_t nbytes)
+static kith_status inproc_set(ki_store *store, const char *key, const void *value, size_t nbytes, int64_t deadline_ns)
 {
     hub *h = ((inproc_store *)store)->hub;
+    (void)deadline_ns; /* nobody has to answer */
     pthread_mutex_lock(&h->lock);
     kith_status s = ki_table_set(h->table, key, value, nbytes);
     pthread_cond_broadcast(&h->changed);

@@ -32,7 +32,7 @@ typedef struct ki_gather_args {
 /* Statuses without a detail text where store.c writes it: KITH_ERR_TIMEOUT, and KITH_ERR_PEER_FAILED of gather
  * with a dead_rank >= 0. All others come with one. */
 typedef struct ki_store_ops {
-    kith_status (*set)(ki_store *store, const char *key, const void *value, size_t nbytes);
+    kith_status (*set)(ki_store *store, const char *key, const void *value, size_t nbytes, int64_t deadline_ns);
     kith_status (*get)(ki_store *store, const char *key, int64_t deadline_ns, void **value, size_t *nbytes);
     kith_status (*gather)(ki_store *store, ki_gather_args *args, int64_t deadline_ns);
     void (*poll)(ki_store *store); /* moves news into the event queue */

@@ -188,7 +188,10 @@ static kith_status request(tcp_store *s, ki_wire_frame *frame, const char *key, 
     s->has_reply = false;
     s->reply_value = NULL;
     kith_status status = send_frame(s, frame, key, value, nbytes, more, more_nbytes, send_deadline);
-    if (status == KITH_OK && !wait_reply(s, deadline_ns)) {
+    bool is_late = status == KITH_OK && !wait_reply(s, deadline_ns);
+    if (is_late && frame->op == KI_WIRE_SET) {
+        status = KITH_ERR_TIMEOUT; /* a server that is alive answers at once: there is nothing to cancel */
+    } else if (is_late) {
         ki_wire_frame cancel = { .op = KI_WIRE_CANCEL, .id = frame->id };
         status = send_frame(s, &cancel, "", NULL, 0, NULL, 0, ki_deadline_after_ms(ANSWER_GRACE_MS));
         if (status == KITH_OK && !wait_reply(s, ki_deadline_after_ms(ANSWER_GRACE_MS)))
@@ -207,11 +210,11 @@ static kith_status request(tcp_store *s, ki_wire_frame *frame, const char *key, 
     return s->reply.b < 0 ? ki_fail(status, "%s", s->reply_text) : status;
 }
 
-static kith_status tcp_set(ki_store *store, const char *key, const void *value, size_t nbytes)
+static kith_status tcp_set(ki_store *store, const char *key, const void *value, size_t nbytes, int64_t deadline_ns)
 {
     tcp_store *s = (tcp_store *)store;
     ki_wire_frame frame = { .op = KI_WIRE_SET };
-    kith_status status = request(s, &frame, key, value, nbytes, NULL, 0, ki_deadline_after_ms(store->timeout_ms));
+    kith_status status = request(s, &frame, key, value, nbytes, NULL, 0, deadline_ns);
     free(s->reply_value);
     s->reply_value = NULL;
     return status;

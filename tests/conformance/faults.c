@@ -5,7 +5,7 @@
  * Cases: late (a rank never comes: timeout in 2 to 3 s that names it), groups (two groups in different order: the
  * text names both), abort (from a second thread), kill (SIGKILL of one rank in the middle of each collective),
  * mismatch (check mode), stale (handles after destruction), crossed (both send first above the eager size), teardown
- * (a slow peer at the end), exit (a sender that leaves at once).
+ * (a slow peer at the end), exit (a sender that leaves at once), frozen (rank 0, which serves the store, stands still).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -298,6 +298,45 @@ static void case_exit(rank_info *info)
     }
 }
 
+/* ---- frozen ---- */
+
+/* Rank 0 stands still with all its threads, so nobody can ask in the store who is where: deadlines hold all the
+ * same. */
+static void case_frozen(rank_info *info)
+{
+    kith_group *group = NULL, *other = NULL;
+    int64_t pid = getpid(), pids[64];
+    float x = 1;
+    REQUIRE(info->size > 2 && info->size <= 64);
+    REQUIRE_OK(kith_group_dup(info->world, NULL, &group));
+    REQUIRE_OK(kith_group_dup(info->world, NULL, &other));
+    REQUIRE_OK(kith_group_set_timeout(group, 1000));
+    REQUIRE_OK(kith_group_set_timeout(other, 1000));
+    REQUIRE_OK(kith_all_gather(info->world, &pid, pids, 1, KITH_INT64));
+    if (info->rank == 0) {
+        raise(SIGSTOP);
+        REQUIRE_OK(kith_barrier(info->world));
+        return;
+    }
+    double start = seconds();
+    REQUIRE_STATUS(kith_all_reduce(group, &x, &x, 1, KITH_F32, KITH_SUM), KITH_ERR_TIMEOUT);
+    REQUIRE_DETAIL("missing rank: 0");
+    REQUIRE_DETAIL("world rank 0, which serves the store, does not answer");
+    REQUIRE_STATUS(kith_recv(other, &x, 1, KITH_F32, 0, 0, NULL), KITH_ERR_TIMEOUT);
+    REQUIRE_DETAIL("rank 0 has no matching send; world rank 0, which serves the store, does not answer");
+    double took = seconds() - start;
+    if (took > 4.5)
+        rank_fail(__FILE__, __LINE__, "two deadlines of 1 s took %.2f s, wanted up to 0.4 s more for each", took);
+    if (info->rank > 1) {
+        REQUIRE_OK(kith_send(info->world, &x, 1, KITH_F32, 1, 7));
+    } else {
+        for (int r = 2; r < info->size; r++)
+            REQUIRE_OK(kith_recv(info->world, &x, 1, KITH_F32, r, 7, NULL));
+        REQUIRE(kill((pid_t)pids[0], SIGCONT) == 0);
+    }
+    REQUIRE_OK(kith_barrier(info->world));
+}
+
 /* ---- the program ---- */
 
 static int run_case(const char *name, run_options *options)
@@ -324,7 +363,7 @@ static int run_case(const char *name, run_options *options)
         rank_function function;
     } cases[] = { { "late", case_late },   { "groups", case_groups },   { "abort", case_abort },
                   { "stale", case_stale }, { "crossed", case_crossed }, { "teardown", case_teardown },
-                  { "exit", case_exit } };
+                  { "exit", case_exit },   { "frozen", case_frozen } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (strcmp(cases[i].name, name) == 0)
             return run_ranks(options, cases[i].function, NULL);

@@ -172,6 +172,47 @@ static int run_allocations(run_options *options)
     return 0;
 }
 
+/* And of making groups: the ranks that have memory do not wait for the one that has not. Joining, which comes first,
+ * may be what fails. */
+static void case_failing_groups(rank_info *info)
+{
+    static const kith_mesh_axis axes[] = { { "tp", 2 }, { "pp", 2 } };
+    kith_mesh_options options = KITH_MESH_OPTIONS_INIT;
+    options.products = "tp-pp";
+    kith_mesh *mesh = NULL;
+    kith_group *half = NULL;
+    setenv("KITH_FAULT", info->argument, 1);
+    kith_status status = init_with(info, NULL, 0, 4000);
+    unsetenv("KITH_FAULT");
+    if (status != KITH_OK)
+        return;
+    kith_status made = kith_mesh_create(kith_world(info->ctx), axes, 2, &options, &mesh);
+    if (made == KITH_OK)
+        made = kith_group_split(kith_world(info->ctx), info->rank % 2, 0, NULL, &half);
+    if (made != KITH_OK && made != KITH_ERR_NO_MEMORY)
+        rank_fail(__FILE__, __LINE__, "wanted success or %s, got %s: %s", kith_status_name(KITH_ERR_NO_MEMORY),
+                  kith_status_name(made), kith_error_detail());
+    int64_t all = made;
+    REQUIRE_OK(kith_all_reduce(kith_world(info->ctx), &all, &all, 1, KITH_INT64, KITH_MIN));
+    REQUIRE(all == made);
+    REQUIRE_OK(kith_finalize(info->ctx));
+}
+
+static int run_groups(run_options *options)
+{
+    int size = options->size, failed = 0;
+    options->size = 4;
+    for (int n = 16; n <= 130 && failed == 0; n += 1 + n / 40) {
+        char argument[32];
+        snprintf(argument, sizeof argument, "alloc:%d@%d", n, n % 4);
+        failed = run_ranks(options, case_failing_groups, argument);
+        if (failed > 0)
+            fprintf(stderr, "joining: groups with KITH_FAULT=%s\n", argument);
+    }
+    options->size = size;
+    return failed;
+}
+
 /* Needs a mount: only root can. */
 static int run_tiny(run_options *options)
 {
@@ -221,5 +262,7 @@ int main(int argc, char **argv)
         failed += run_tiny(&options);
     if (only == NULL || strcmp(only, "failing_allocations") == 0)
         failed += run_allocations(&options);
+    if (only == NULL || strcmp(only, "failing_groups") == 0)
+        failed += run_groups(&options);
     return failed > 0;
 }
