@@ -1,4 +1,4 @@
-/* bench/drivers/allocations.h - counts allocations of this process.
+/* bench/drivers/allocations.h - counts allocations of the calling thread.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
