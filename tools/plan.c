@@ -68,7 +68,7 @@ static int fail(kith_status status)
     return EXIT_FAILED;
 }
 
-/* A name that is in no list is wrong usage; a file that cannot be used is not. */
+/* A name that is in no list is wrong usage, of a GPU as well; a file that cannot be used is not. */
 static int find_model(const ki_plan_request *request, kith_model *model)
 {
     kith_status status =
@@ -193,7 +193,13 @@ static int answer(const ki_plan_request *request)
     int result = find_model(request, &model);
     if (result != KI_EXIT_OK)
         return result;
-    kith_status status = load(request, &topology);
+    const char *gpu = request->options.gpu;
+    kith_status status = gpu != NULL ? kith_gpu_check(gpu) : KITH_OK;
+    if (status != KITH_OK) {
+        fail(status);
+        return KI_EXIT_USAGE;
+    }
+    status = load(request, &topology);
     if (status != KITH_OK)
         return fail(status);
     result = request->is_search ? search(topology, &model, request) : make_one(topology, &model, request);

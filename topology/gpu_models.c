@@ -10,6 +10,8 @@
 
 #include "core/base/error.h"
 
+#include <kith/topology.h>
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +97,13 @@ const ki_gpu_model *ki_gpu_model_find(const char *name, int compute_capability)
 {
     const ki_gpu_model *model = find_by_name(name);
     return model != NULL ? model : find_by_name(model_of_capability(compute_capability));
+}
+
+kith_status kith_gpu_check(const char *name)
+{
+    if (name == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_gpu_check: name is NULL");
+    return ki_gpu_model_check(name);
 }
 
 kith_status ki_gpu_model_check(const char *name)

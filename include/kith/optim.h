@@ -163,6 +163,9 @@ typedef struct kith_optim_bucket {
     int is_late;                      /* travels at the end of a step only */
     int is_expert;
     int was_early; /* in the last step it was started before kith_optim_step() */
+    /* Of the last step, on CLOCK_MONOTONIC: when it was started, and when this rank saw that it had ended; 0: it was
+     * not made (one rank, no shards, a skipped step). */
+    int64_t reduce_start_ns, reduce_end_ns, gather_start_ns, gather_end_ns;
 } kith_optim_bucket;
 KITH_API size_t kith_optim_bucket_count(const kith_optim *optim);
 KITH_API kith_status kith_optim_get_bucket(const kith_optim *optim, size_t index, kith_optim_bucket *bucket);

@@ -231,6 +231,9 @@ typedef struct kith_topology_options {
         sizeof(kith_topology_options), NULL, NULL, NULL, 0                                                             \
     }
 
+/* Whether options.gpu may be this name: KITH_OK, or KITH_ERR_INVALID_ARG with what is known. Pure. */
+KITH_API kith_status kith_gpu_check(const char *name);
+
 /* Looks at this machine: hwloc (all of it, what the process may use marked), and NVML when its library is there.
  * KITH_ERR_UNSUPPORTED when Kith was built without hwloc. */
 KITH_API kith_status kith_topology_detect(const kith_topology_options *options, kith_topology **topology);

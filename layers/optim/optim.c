@@ -213,7 +213,11 @@ kith_status kith_optim_get_bucket(const kith_optim *optim, size_t index, kith_op
                                    .shard_count = from->state_count,
                                    .is_late = from->is_late,
                                    .is_expert = from->is_expert,
-                                   .was_early = from->was_early };
+                                   .was_early = from->was_early,
+                                   .reduce_start_ns = from->reduce_ns[0],
+                                   .reduce_end_ns = from->reduce_ns[1],
+                                   .gather_start_ns = from->gather_ns[0],
+                                   .gather_end_ns = from->gather_ns[1] };
     return KITH_OK;
 }
 

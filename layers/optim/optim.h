@@ -57,7 +57,8 @@ typedef struct ki_bucket {
     kith_request *request; /* reducing, then gathering */
     size_t missing;        /* blocks whose gradients are not complete */
     bool is_late, is_expert, was_early;
-    size_t number; /* among those of the same ranks: others' experts may be in other buckets */
+    int64_t reduce_ns[2], gather_ns[2]; /* start and end in the last step; 0: there was none */
+    size_t number;                      /* among those of the same ranks: others' experts may be in other buckets */
 } ki_bucket;
 
 /* Where in a step. */

@@ -12,6 +12,7 @@
  */
 #include "optim.h"
 
+#include "core/base/clock.h"
 #include <kith/request.h>
 #include <stdio.h>
 
@@ -21,6 +22,7 @@ static kith_status start(kith_optim *optim, ki_bucket *bucket)
         return KITH_OK;
     kith_dtype dtype = optim->layers->accumulator;
     size_t each = kith_dtype_nbytes(dtype), count = (size_t)bucket->elements;
+    bucket->reduce_ns[0] = ki_now_ns();
     char *grads = (char *)bucket->home->grad;
     if (!optim->options.is_sharded) {
         optim->traffic.all_reduces++;
@@ -48,11 +50,20 @@ static bool can_start(const kith_optim *optim)
     return bucket->missing == 0 && !bucket->is_late;
 }
 
+/* One that was not started, over one rank, has arrived at once. */
+static void note_arrival(ki_bucket *bucket)
+{
+    if (bucket->data.size > 1)
+        bucket->reduce_ns[1] = ki_now_ns();
+}
+
 static void push(kith_optim *optim)
 {
     int is_done = 1;
     while (optim->oldest < optim->next && is_done && optim->failure == KITH_OK) {
         optim->failure = kith_test(&optim->buckets[optim->oldest].request, &is_done);
+        if (is_done)
+            note_arrival(&optim->buckets[optim->oldest]);
         optim->oldest += (size_t)is_done;
     }
 }
@@ -89,6 +100,7 @@ kith_status ki_optim_wait_reduced(kith_optim *optim)
 {
     for (; optim->oldest < optim->next; optim->oldest++) {
         kith_status status = kith_wait(&optim->buckets[optim->oldest].request);
+        note_arrival(&optim->buckets[optim->oldest]);
         if (optim->failure == KITH_OK)
             optim->failure = status;
     }

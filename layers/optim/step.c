@@ -17,6 +17,7 @@
 
 #include "core/base/clock.h"
 #include <math.h>
+#include <string.h>
 
 #define NORM_COLS 1024 /* sums in f32 are of so many; their sum is in f64 */
 
@@ -46,6 +47,8 @@ kith_status kith_optim_begin(kith_optim *optim, int microbatches)
     for (size_t b = 0; b < optim->bucket_count; b++) {
         optim->buckets[b].missing = optim->buckets[b].place_count;
         optim->buckets[b].was_early = false;
+        memset(optim->buckets[b].reduce_ns, 0, sizeof optim->buckets[b].reduce_ns);
+        memset(optim->buckets[b].gather_ns, 0, sizeof optim->buckets[b].gather_ns);
     }
     optim->next = optim->oldest = 0;
     optim->failure = KITH_OK;

@@ -7,6 +7,7 @@
  */
 #include "optim.h"
 
+#include "core/base/clock.h"
 #include <kith/request.h>
 
 typedef struct how {
@@ -42,6 +43,7 @@ static kith_status gather_start(kith_optim *optim, ki_bucket *bucket)
         return KITH_OK;
     kith_dtype dtype = optim->layers->dtype;
     size_t each = kith_dtype_nbytes(dtype);
+    bucket->gather_ns[0] = ki_now_ns();
     optim->traffic.all_gathers++;
     optim->traffic.all_gather_nbytes += (uint64_t)bucket->elements * each;
     char *values = (char *)bucket->home->value;
@@ -67,7 +69,10 @@ kith_status ki_optim_gather_all(kith_optim *optim)
 {
     kith_status status = KITH_OK;
     for (size_t b = 0; b < optim->bucket_count; b++) {
-        kith_status of_bucket = kith_wait(&optim->buckets[b].request);
+        ki_bucket *bucket = &optim->buckets[b];
+        kith_status of_bucket = kith_wait(&bucket->request);
+        if (bucket->gather_ns[0] != 0)
+            bucket->gather_ns[1] = ki_now_ns();
         if (status == KITH_OK)
             status = of_bucket;
     }

@@ -131,7 +131,9 @@ fails 1 "nothing.json" "$kith" plan --config "$work/nothing.json"
 fails 2 "did you mean llama-2-7b, llama-2-70b, llama-3-70b?" "$kith" plan --model lama-2-70b
 fails 2 "--zero 4: it must be a whole number from 0 to 3" "$kith" plan --model gpt2 --zero 4
 fails 1 "valid: 1, 2, 3, 4, 6, 12" "$kith" plan --model gpt2 --tp 5
-fails 1 "GPU 'Voodoo' is not known" "$kith" plan --model gpt2 --gpu Voodoo
+fails 2 "GPU 'Voodoo' is not known" "$kith" plan --model gpt2 --gpu Voodoo
+fails 2 "GPU 'Voodoo' is not known" "$kith" plan --model gpt2 --gpu Voodoo --input "8 GPUs"
+fails 2 "GPU 'Voodoo' is not known" "$kith" topo --gpu Voodoo "8 GPUs"
 fails 2 "give either --model NAME or --config FILE" "$kith" plan --tp 8
 fails 2 "give either --model NAME or --config FILE" "$kith" plan --model gpt2 --config x
 fails 2 "--tp x: it must be a whole number" "$kith" plan --model gpt2 --tp x

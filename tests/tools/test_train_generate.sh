@@ -68,6 +68,16 @@ printf x | dd of="$work/damaged/model.safetensors" bs=1 seek=$(($(stat -c %s "$f
 for n in 1 2; do
     fails 1 "damaged/model.safetensors" "$kith" generate -n $n --checkpoint "$work/damaged"
 done
+mkdir "$work/two"
+cp -r "$work/run/step-00000006" "$work/damaged" "$work/two"
+mv "$work/two/damaged" "$work/two/step-00000012"
+truncate -s 100 "$work/two/step-00000012/model.safetensors"
+for n in 1 2; do
+    succeeds "$kith" generate -n $n --checkpoint "$work/two" --tokens 40 --prompt "line 7" --seed 5
+    check "$n ranks take the one before a damaged one" cmp "$work/out" "$work/older"
+    check "that is said once" same "$(cat "$work/err")" "kith generate: checkpoint $work/two/step-00000012 is passed over: \
+$work/two/step-00000012/model.safetensors: damaged: has 100 bytes, was written with $(stat -c %s "$folder/model.safetensors")"
+done
 rm "$work/damaged/model.safetensors"
 fails 1 "model.safetensors" "$kith" generate --model "$work/damaged"
 run sh -c '"$0" generate --model "$1" --tokens 20 >/dev/full' "$kith" "$folder"

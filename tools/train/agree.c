@@ -1,9 +1,12 @@
-/* tools/train/agree.c - how ranks come to one end: all go on, or the lowest that cannot says why and all leave.
+/* tools/train/agree.c - how ranks come to one end: all go on, or the lowest that cannot says why and all leave; and how
+ * rank 0 tells which checkpoints were passed over.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "../progress.h"
 #include "train.h"
+
+#include <string.h>
 
 void train_say(const char *command, int rank, const char *sentence)
 {
@@ -31,4 +34,20 @@ bool train_agree_over(kith_ctx *ctx, const char *command, bool is_fine, const ch
     kith_status status = kith_all_reduce_scalar(kith_world(ctx), &failures, KITH_SUM);
     *has_failed = status != KITH_OK || failures > 0;
     return false;
+}
+
+/* What kith_checkpoint_newest() passes over is a warning in the library's log: "rank 0: checkpoint ...". */
+static void tell_warning(void *command, kith_log_level level, const char *line)
+{
+    const char *text = strstr(line, "checkpoint ");
+    if (level == KITH_LOG_WARN)
+        train_say((const char *)command, 0, text != NULL ? text : line);
+}
+
+kith_status train_find_newest(kith_ctx *ctx, const char *command, const char *folder, char **path, int64_t *step)
+{
+    kith_log_set(tell_warning, (void *)(uintptr_t)command, KITH_LOG_WARN);
+    kith_status status = kith_checkpoint_newest(kith_world(ctx), folder, path, step);
+    kith_log_set(NULL, NULL, KITH_LOG_NONE);
+    return status;
 }

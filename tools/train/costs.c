@@ -14,7 +14,7 @@ bool train_costs_make(train_job *job, train_costs *costs)
 {
     costs->stages = job->layout.stages;
     costs->sums = calloc((size_t)costs->stages * TRAIN_COSTS * 2, sizeof *costs->sums);
-    return costs->sums != NULL || train_wrong(job, "no memory for the costs of %d stages", costs->stages);
+    return costs->sums != NULL || train_no_memory(job, "the costs of %d stages", costs->stages);
 }
 
 void train_costs_fini(train_costs *costs)

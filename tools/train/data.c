@@ -99,9 +99,10 @@ int train_data_open(const train_options *options, int64_t vocabulary, train_data
     const char *path = is_text ? options->text : options->tokens;
     train_data *self = calloc(1, sizeof *self);
     *error = NULL;
-    if (self == NULL || vocabulary < 1 || options->sequence < 1 || options->global_batch < 1 || path == NULL) {
-        train_source_wrong(error,
-                           self == NULL ? "memory is short" : "no file, or no size of a sample or a step was given");
+    if (self == NULL)
+        return -1;
+    if (vocabulary < 1 || options->sequence < 1 || options->global_batch < 1 || path == NULL) {
+        train_source_wrong(error, "no file, or no size of a sample or a step was given");
         free(self);
         return -1;
     }

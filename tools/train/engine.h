@@ -96,6 +96,8 @@ typedef struct train_job {
 
 /* False, with the sentence kept for train_agree(). */
 bool train_wrong(train_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for memory that is short, which is no wrong usage: "no memory for ...". */
+bool train_no_memory(train_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with the library's sentence when status is not KITH_OK. */
 bool train_check(train_job *job, kith_status status);
 /* All ranks agree whether a phase went well. False when it failed on some rank: then the lowest of these has written

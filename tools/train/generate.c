@@ -100,14 +100,20 @@ typedef struct story {
     int32_t *tokens;
     int64_t count;
     char sentence[256]; /* what is wrong with the prompt */
+    bool has_failed;    /* not for the prompt: memory is short */
 } story;
+
+static bool is_short(story *self)
+{
+    self->has_failed = true;
+    snprintf(self->sentence, sizeof self->sentence, "memory is short");
+    return false;
+}
 
 static bool make_room(story *self, int64_t prompt_count, int64_t more)
 {
     self->tokens = calloc((size_t)(prompt_count + more), sizeof *self->tokens);
-    if (self->tokens == NULL)
-        snprintf(self->sentence, sizeof self->sentence, "memory is short");
-    return self->tokens != NULL;
+    return self->tokens != NULL || is_short(self);
 }
 
 static bool take_bytes(story *self, const char *bytes, size_t nbytes, int64_t more, int64_t vocabulary)
@@ -134,7 +140,7 @@ static bool take_file(story *self, const char *path, int64_t more, int64_t vocab
     if (file == NULL || ferror(file))
         snprintf(self->sentence, sizeof self->sentence, "cannot read %s: %s", path, strerror(errno));
     else if (bytes == NULL)
-        snprintf(self->sentence, sizeof self->sentence, "memory is short");
+        is_taken = is_short(self);
     else if (nbytes == 0 || nbytes > PROMPT_NBYTES_MAX)
         snprintf(self->sentence, sizeof self->sentence, "%s: a prompt has 1 to %d bytes", path, PROMPT_NBYTES_MAX);
     else
@@ -216,8 +222,8 @@ static int generate_run(const generate_options *o)
     if (model == NULL)
         return status;
     bool is_fine = take_prompt(&told, o, generator_vocabulary(model));
-    is_fine = generator_agree(model, is_fine, told.sentence);
-    status = is_fine ? KI_EXIT_OK : KI_EXIT_USAGE;
+    is_fine = generator_agree(model, is_fine, told.sentence, &told.has_failed);
+    status = is_fine ? KI_EXIT_OK : told.has_failed ? GENERATE_FAILED : KI_EXIT_USAGE;
     if (is_fine && !write_out(model, &told, o))
         status = GENERATE_FAILED;
     generator_destroy(model, status == GENERATE_FAILED);

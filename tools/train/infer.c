@@ -27,15 +27,21 @@ static void tell(const generator *self, const char *sentence)
     train_say("generate", kith_rank(self->ctx), sentence);
 }
 
-bool generator_agree(generator *self, bool is_fine, const char *sentence)
+bool generator_agree(generator *self, bool is_fine, const char *sentence, bool *has_failed)
 {
-    bool has_failed = false; // whoever has, the status is the same
-    return train_agree_over(self->ctx, "generate", is_fine, sentence, &has_failed);
+    return train_agree_over(self->ctx, "generate", is_fine, sentence, has_failed);
+}
+
+/* Where the exit status is the same whoever has failed. */
+static bool agree(generator *self, bool is_fine, const char *sentence)
+{
+    bool has_failed = false;
+    return generator_agree(self, is_fine, sentence, &has_failed);
 }
 
 static bool agree_status(generator *self, kith_status status)
 {
-    return generator_agree(self, status == KITH_OK, kith_error_detail());
+    return agree(self, status == KITH_OK, kith_error_detail());
 }
 
 /* ---- loading ---- */
@@ -46,7 +52,7 @@ static kith_status find_folder(generator *self, char **folder)
     const generate_options *o = &self->options;
     int64_t step;
     if (o->checkpoint != NULL)
-        return kith_checkpoint_newest(kith_world(self->ctx), o->checkpoint, folder, &step);
+        return train_find_newest(self->ctx, "generate", o->checkpoint, folder, &step);
     *folder = strdup(o->model);
     return *folder != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
 }
@@ -98,7 +104,7 @@ static bool check_ranks(generator *self)
     if (tp != 0 && tp != size)
         snprintf(sentence, sizeof sentence, "--tp %d needs as many ranks, and there %s %d: start %d with -n", tp,
                  size == 1 ? "is" : "are", size, tp);
-    return generator_agree(self, sentence[0] == '\0', sentence);
+    return agree(self, sentence[0] == '\0', sentence);
 }
 
 static bool load(generator *self)
@@ -112,7 +118,7 @@ static bool load(generator *self)
     if (is_fine) {
         self->logits = calloc((size_t)self->config.vocabulary, sizeof *self->logits);
         self->scratch = calloc((size_t)self->config.vocabulary, sizeof *self->scratch);
-        is_fine = generator_agree(self, self->logits != NULL && self->scratch != NULL, "memory is short");
+        is_fine = agree(self, self->logits != NULL && self->scratch != NULL, "memory is short");
     }
     if (self->options.checkpoint != NULL)
         kith_free(folder);

@@ -29,6 +29,17 @@ bool train_wrong(train_job *job, const char *format, ...)
     return false;
 }
 
+bool train_no_memory(train_job *job, const char *format, ...)
+{
+    va_list args;
+    size_t used = (size_t)snprintf(job->sentence, sizeof job->sentence, "no memory for ");
+    va_start(args, format);
+    vsnprintf(job->sentence + used, sizeof job->sentence - used, format, args);
+    va_end(args);
+    job->has_failed = true;
+    return false;
+}
+
 bool train_check(train_job *job, kith_status status)
 {
     if (status == KITH_OK)

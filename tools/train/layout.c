@@ -98,11 +98,7 @@ static bool choose(train_options *options, const kith_transformer_config *config
     kith_plan_options search = train_layout_plan(options, layout);
     search.cp = 1;
     search.global_batch = options->global_batch;
-    kith_plan *plans = calloc(CANDIDATES, sizeof *plans);
-    if (plans == NULL) {
-        snprintf(sentence, nbytes, "--auto: no memory for %d plans", CANDIDATES);
-        return false;
-    }
+    static kith_plan plans[CANDIDATES]; /* too much for a stack */
     int count = 0, tried = 0, best = 0;
     kith_status status = kith_plan_search(NULL, &model, &search, world, plans, CANDIDATES, &count, &tried);
     while (status == KITH_OK && best < count && !can_run(options, config, &plans[best]))
@@ -119,7 +115,6 @@ static bool choose(train_options *options, const kith_transformer_config *config
                  "NVLink",
                  found->tp, found->pp, found->dp, found->ep, tried);
     }
-    free(plans);
     return is_found;
 }
 

@@ -1,7 +1,7 @@
 /* tools/train/log.c - what rank 0 tells while it runs: a line for people, objects for programs.
  *
- * On a terminal one line is rewritten; elsewhere lines follow one another, no more than one a second, but for the first
- * and the last. The JSON log has every step.
+ * On a terminal one line is rewritten; elsewhere, and under Open MPI, lines follow one another, no more than one a
+ * second, but for the first and the last. The JSON log has every step.
  *
  * Training matters more than what is told about it. A log that cannot be written any more is told of once, on stderr;
  * the run goes on without it, saves, and ends with 1. Standard output that is a pipe whose reader has gone (| head) is
@@ -100,10 +100,16 @@ static void end_line(train_log *log)
         close_json(log, "; the run goes on without");
 }
 
+/* mpirun of Open MPI and prterun give ranks a terminal of their own, whatever their output goes to in the end. */
+static bool is_relayed(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") != NULL || getenv("PMIX_RANK") != NULL;
+}
+
 bool train_log_open(train_job *job, train_log *log)
 {
     *log = (train_log){ .job = job, .is_speaking = job->rank == 0 };
-    log->is_terminal = isatty(STDOUT_FILENO);
+    log->is_terminal = isatty(STDOUT_FILENO) && !is_relayed();
     const char *path = job->options.json_log;
     if (!log->is_speaking || path == NULL)
         return true;

@@ -53,22 +53,6 @@ bool train_try_saving(train_job *job)
     return train_wrong(job, "--save %s cannot be written: %s", folder, strerror(is_folder ? errno : ENOTDIR));
 }
 
-/* What kith_checkpoint_newest() passes over is a warning in the library's log: "rank 0: checkpoint ...". */
-static void tell_warning(void *job, kith_log_level level, const char *line)
-{
-    const char *text = strstr(line, "checkpoint ");
-    if (level == KITH_LOG_WARN)
-        train_tell(job, "%s", text != NULL ? text : line);
-}
-
-static kith_status find_newest(train_job *job, int64_t *step)
-{
-    kith_log_set(tell_warning, job, KITH_LOG_WARN);
-    kith_status status = kith_checkpoint_newest(job->world, job->options.resume, &job->resumed, step);
-    kith_log_set(NULL, NULL, KITH_LOG_NONE);
-    return status;
-}
-
 /* Whether what it goes on from need not be saved again. */
 static bool is_in_place(const train_job *job, int64_t step)
 {
@@ -86,7 +70,7 @@ bool train_find_checkpoint(train_job *job)
     train_kept_name(job->kept);
     if (job->options.resume == NULL)
         return true;
-    if (!train_check(job, find_newest(job, &step)) ||
+    if (!train_check(job, train_find_newest(job->ctx, "train", job->options.resume, &job->resumed, &step)) ||
         !train_check(job, kith_checkpoint_read_numbers(job->world, job->resumed, job->kept, TRAIN_KEPT_COUNT)))
         return false;
     int32_t is_there = job->rank == 0 && job->options.save != NULL && is_in_place(job, step);
@@ -97,8 +81,8 @@ bool train_find_checkpoint(train_job *job)
 
 /* ---- going on ---- */
 
-/* Of a checkpoint that does not say what its batch was: batches of another size are chosen anew, and the run goes on, but
- * not over the samples that an unbroken one would take. */
+/* Of a checkpoint that does not say what its batch was: batches of another size are chosen anew, and the run goes on,
+ * but not over the samples that an unbroken one would take. */
 static void compare_samples(const train_engine *engine, double samples)
 {
     const train_job *job = engine->job;

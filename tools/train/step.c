@@ -249,7 +249,7 @@ static bool make_ids(train_engine *engine, int32_t **ids)
 {
     const train_layout *layout = &engine->job->layout;
     *ids = calloc((size_t)layout->sequence * (size_t)layout->micro_batch, sizeof **ids);
-    return *ids != NULL || train_wrong(engine->job, "no memory for the ids of a microbatch");
+    return *ids != NULL || train_no_memory(engine->job, "the ids of a microbatch");
 }
 
 static bool make_slots(train_engine *engine, int chunk)
@@ -259,7 +259,7 @@ static bool make_slots(train_engine *engine, int chunk)
     int count = larger(kith_pipeline_slots(engine->pipeline, stage), kith_pipeline_slots(engine->evaluation, stage));
     engine->slots[chunk] = calloc((size_t)count, sizeof *engine->slots[chunk]);
     if (engine->slots[chunk] == NULL)
-        return train_wrong(job, "no memory for %d microbatches", count);
+        return train_no_memory(job, "%d microbatches", count);
     engine->slot_counts[chunk] = count;
     for (int i = 0; i < count; i++) {
         train_slot *slot = &engine->slots[chunk][i];
@@ -282,7 +282,7 @@ bool train_engine_make(train_job *job, train_model *model, train_data *data, tra
     engine->losses = calloc((size_t)job->layout.microbatches, sizeof *engine->losses);
     bool is_fine = train_check(job, make_pipelines(engine));
     if (is_fine && engine->losses == NULL)
-        is_fine = train_wrong(job, "no memory for the losses of the microbatches");
+        is_fine = train_no_memory(job, "the losses of the microbatches");
     is_fine = is_fine && train_costs_make(job, &engine->costs) && make_ids(engine, &engine->spare);
     for (int chunk = 0; is_fine && chunk < model->stage_count; chunk++)
         is_fine = make_slots(engine, chunk);

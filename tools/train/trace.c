@@ -1,9 +1,9 @@
 /* tools/train/trace.c - when what ran, on all ranks, in the form of chrome://tracing and Perfetto.
  *
  * Each rank keeps the events of its last steps: the list of its pipeline (computing, sending, receiving), communication
- * of its layers, and the optimizer. At the end rank 0 gets them all and writes the file. A process of the trace is a
- * rank, its threads are these kinds of work. Memory is bounded: STEPS steps, EVENTS events each; what is left out
- * is told in the file.
+ * of its layers, the optimizer, and each bucket that it sums with data-parallel ranks. At the end rank 0 gets them all
+ * and writes the file. A process of the trace is a rank, its threads are these kinds of work. Memory is bounded: STEPS
+ * steps, EVENTS events each; what is left out is told in the file.
  *
  * Clocks. Ranks of one host have one clock. Those of another are set by the moment when a barrier ends, which is as
  * exact as a barrier is quick; the file says how far each was moved.
@@ -21,11 +21,17 @@
 enum { STEPS = 3, EVENTS = 1 << 15 };
 
 /* Numbers of things that are no action of the pipeline. */
-enum { REDUCE = 64, UPDATE, COLLECTIVE = 128 }; /* COLLECTIVE + phase * KITH_TRAFFIC_KINDS + kind */
+enum {
+    REDUCE = 64,
+    UPDATE,
+    BUCKET_REDUCE,
+    BUCKET_GATHER,
+    COLLECTIVE = 128
+}; /* COLLECTIVE + phase * KITH_TRAFFIC_KINDS + kind */
 
 typedef struct event {
     double start_s, end_s, nbytes;
-    int32_t what, stage, microbatch, step;
+    int32_t what, stage, microbatch, step; /* microbatch: of a bucket its number */
 } event;
 
 typedef struct kept {
@@ -96,6 +102,27 @@ void train_trace_begin(train_trace *trace)
     trace->now->count = trace->now->left_out = 0;
 }
 
+/* kith_now is train_now_s(): both are CLOCK_MONOTONIC. */
+static void keep_buckets(train_trace *trace)
+{
+    const train_engine *engine = trace->engine;
+    const kith_optim *optim = engine->model->optim;
+    double grad_nbytes = (double)kith_dtype_nbytes(engine->job->options.dtype == KITH_F64 ? KITH_F64 : KITH_F32);
+    double value_nbytes = (double)kith_dtype_nbytes(engine->job->options.dtype);
+    for (size_t i = 0; i < kith_optim_bucket_count(optim); i++) {
+        kith_optim_bucket bucket;
+        kith_action number = { .stage = -1, .microbatch = (int)i };
+        if (kith_optim_get_bucket(optim, i, &bucket) != KITH_OK)
+            continue;
+        if (bucket.reduce_end_ns > bucket.reduce_start_ns)
+            keep(trace, BUCKET_REDUCE, 1e-9 * (double)bucket.reduce_start_ns, 1e-9 * (double)bucket.reduce_end_ns,
+                 grad_nbytes * (double)bucket.elements, &number);
+        if (bucket.gather_end_ns > bucket.gather_start_ns)
+            keep(trace, BUCKET_GATHER, 1e-9 * (double)bucket.gather_start_ns, 1e-9 * (double)bucket.gather_end_ns,
+                 value_nbytes * (double)bucket.elements, &number);
+    }
+}
+
 void train_trace_end(train_trace *trace)
 {
     const train_engine *engine = trace->engine;
@@ -109,6 +136,7 @@ void train_trace_end(train_trace *trace)
     double reduced_s = engine->reduced_from_s + engine->reduce_s;
     keep(trace, REDUCE, engine->reduced_from_s, reduced_s, 0, NULL);
     keep(trace, UPDATE, reduced_s, reduced_s + engine->update_s, 0, NULL);
+    keep_buckets(trace);
     for (int64_t i = 0; i < trace->now->count; i++)
         trace->now->events[i].step = (int32_t)engine->step;
     trace->now = NULL;
@@ -189,6 +217,10 @@ static kith_status gather(train_trace *trace, gathered *all)
 
 static const char *name_of(const event *e, char *buffer, size_t nbytes)
 {
+    if (e->what == BUCKET_REDUCE || e->what == BUCKET_GATHER) {
+        snprintf(buffer, nbytes, "bucket %d: %s", e->microbatch, e->what == BUCKET_REDUCE ? "gradients" : "weights");
+        return buffer;
+    }
     if (e->what >= COLLECTIVE)
         return kith_coll_name((kith_coll_kind)((e->what - COLLECTIVE) % KITH_TRAFFIC_KINDS));
     if (e->what == REDUCE)
@@ -199,15 +231,17 @@ static const char *name_of(const event *e, char *buffer, size_t nbytes)
     return kith_action_text(&action, buffer, nbytes);
 }
 
-typedef enum lane { LANE_STAGES, LANE_OPTIMIZER, LANE_MESSAGES, LANE_LAYERS, LANES } lane;
+typedef enum lane { LANE_STAGES, LANE_OPTIMIZER, LANE_MESSAGES, LANE_LAYERS, LANE_BUCKETS, LANES } lane;
 
 static const char *const lane_names[LANES] = { "stages", "optimizer", "messages between stages",
-                                               "communication of layers" };
+                                               "communication of layers", "buckets over data-parallel ranks" };
 
 static lane lane_of(const event *e)
 {
     if (e->what >= COLLECTIVE)
         return LANE_LAYERS;
+    if (e->what >= BUCKET_REDUCE)
+        return LANE_BUCKETS;
     if (e->what >= REDUCE)
         return LANE_OPTIMIZER;
     return e->what >= KITH_ACTION_SEND_F && e->what <= KITH_ACTION_RECV_B ? LANE_MESSAGES : LANE_STAGES;

@@ -65,7 +65,9 @@ static bool open_data(train_state *state)
     if (train_data_open(&job->options, job->config.vocabulary, &state->data, &error) == 0 &&
         train_data_identify(state->data, &job->identity, &error) == 0)
         return true;
-    train_wrong(job, "%s", error != NULL ? error : "the data cannot be read");
+    if (error == NULL)
+        return train_no_memory(job, "the data");
+    train_wrong(job, "%s", error);
     free(error);
     return false;
 }
@@ -158,7 +160,7 @@ static bool make_reports(train_state *state)
     if (job->options.trace == NULL)
         return true;
     state->engine.trace = state->trace = train_trace_create(&state->engine);
-    return state->trace != NULL || train_wrong(job, "no memory for a trace");
+    return state->trace != NULL || train_no_memory(job, "a trace");
 }
 
 static bool resume(train_state *state)
@@ -371,10 +373,12 @@ int train_run(const train_options *options)
     state->job.options = *options;
     if (!options->is_described)
         watch_signals();
-    int result = KI_EXIT_USAGE;
+    int result;
     if (train_job_join(&state->job)) {
         result = run(state);
         fini(state, result != KI_EXIT_OK);
+    } else {
+        result = state->job.has_failed ? TRAIN_FAILED : KI_EXIT_USAGE;
     }
     free(state);
     return result;

@@ -120,6 +120,9 @@ void train_say(const char *command, int rank, const char *sentence);
  * they cannot be asked. Collective over the world. */
 bool train_agree_over(kith_ctx *ctx, const char *command, bool is_fine, const char *sentence, bool *has_failed);
 
+/* kith_checkpoint_newest(); what it passes over is told on stderr. Collective over the world. */
+kith_status train_find_newest(kith_ctx *ctx, const char *command, const char *folder, char **path, int64_t *step);
+
 /* ---- train.c ---- */
 
 /* What each rank runs. Returns the exit status; sentences about failures are on stderr by then. */
@@ -138,7 +141,8 @@ int train_launch(const char *name, int rank_count, char *const *words);
  * layouts train on the same batches; samples of a step are different ones while the file has enough. A rank reads its
  * own samples only. text.c reads tokens out of a file, data.c chooses them.
  *
- * Functions return 0, or -1 and a sentence with the file's name in *error: the caller's, free(). */
+ * Functions return 0, or -1 and a sentence with the file's name in *error: the caller's, free(); NULL when memory is
+ * short. */
 typedef struct train_data train_data;
 
 /* Uses the files, seed, global_batch and sequence (both above 0) of options. vocabulary: what ids must stay below, that

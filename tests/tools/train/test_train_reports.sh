@@ -53,6 +53,50 @@ for rank in range(4): # what one rank computes does not overlap
     assert all(a[1] <= b[0] + 0.01 for a, b in zip(mine, mine[1:])), mine
 END
     check "JSON log and trace" python3 "$work/look.py" "$work/log" "$work/trace"
+
+    # every bucket has its own events, beside backward where it travels early
+    train "$work/log" 2 "${model[@]}" --dp 2 --zero1 --bucket-mb 0.05 --steps 4 --trace "$work/trace"
+    check "a run with data-parallel ranks" status_is 0
+    cat >"$work/buckets.py" <<'END'
+import collections, json, sys
+open_at, spans = {}, collections.defaultdict(list)
+for e in json.load(open(sys.argv[1]))["traceEvents"]:
+    key = (e["pid"], e["name"], e.get("id"))
+    if e["ph"] == "b" and e["name"].startswith("bucket "):
+        assert e["cat"] == "buckets over data-parallel ranks" and e["args"]["bytes"] > 0, e
+        open_at[key] = e["ts"]
+    elif e["ph"] == "e" and key in open_at:
+        assert e["ts"] >= open_at[key], e
+        spans[e["pid"], e["args"]["step"], e["name"]].append((open_at.pop(key), e["ts"]))
+assert not open_at
+buckets = {name.split(":")[0] for _, _, name in spans}
+assert len(buckets) > 2, buckets
+for rank in (0, 1):
+    for step in (2, 3, 4):
+        for bucket in buckets:
+            (gradients,), (weights,) = (spans[rank, step, f"{bucket}: {what}"] for what in ("gradients", "weights"))
+            assert gradients[1] <= weights[0], (rank, step, bucket)
+END
+    check "buckets in the trace" python3 "$work/buckets.py" "$work/trace"
+
+    # on a terminal one line is rewritten, but not on the one that a launcher stands behind
+    cat >"$work/terminal.py" <<'END'
+import os, pty, subprocess, sys
+leader, follower = pty.openpty()
+done = subprocess.Popen(sys.argv[2:], stdout=follower, env={**os.environ, **({"PMIX_RANK": "0"} if sys.argv[1] == "relayed" else {})})
+os.close(follower)
+seen = b""
+try:
+    while (piece := os.read(leader, 1 << 16)):
+        seen += piece
+except OSError: # how a terminal says that nobody writes to it any more
+    pass
+assert done.wait() == 0 and (b"\r\033[K" in seen) == (sys.argv[1] == "own"), seen
+END
+    for whose in own relayed; do
+        check "progress on a terminal that is $whose" python3 "$work/terminal.py" $whose "$kith" train "${tiny[@]}" \
+            --model tiny-llama --global-batch 4 --steps 3
+    done
 fi
 
 # ---- who is waited for: the tied weight is the pipeline's, and bubble is what the table calls idle by the plan ----

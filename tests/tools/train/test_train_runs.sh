@@ -90,6 +90,16 @@ for number in 50 65 72 79 86 93 109 116 137 153 171; do
 done
 unset KITH_FAULT
 
+# And where the command itself asks for it, on one rank of two: ids of a microbatch of 2.6 GB, of which none is touched.
+cat >"$work/short_rank" <<'END'
+[ "$KITH_RANK" = 1 ] && ulimit -v 2500000
+exec "$@"
+END
+run timeout -k 2 20 "$kith" run -n 2 bash "$work/short_rank" "$kith" train --dp 2 --text "$text" --seq 5000 \
+    --batch 131072 --threads 1 --model tiny-llama --steps 1 --validation-batches 0
+check "memory that is short is a failure, not wrong usage" status_is 1
+check "the rank says so" grep -q "^kith train: rank 1: no memory for " "$work/err"
+
 # ---- told to end ----
 logged_steps() { [ -e "$1" ] && [ "$(grep -c '^{"step"' "$1")" -ge "$2" ]; }
 
