@@ -11,8 +11,9 @@
 
 static kith_status check_options(const kith_layers_options *options)
 {
-    if (options->dtype != KITH_F32 && options->dtype != KITH_F64 && options->dtype != KITH_BF16)
-        return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: dtype %s, wanted f32, f64 or bf16",
+    if (options->dtype != KITH_F32 && options->dtype != KITH_F64 && options->dtype != KITH_BF16 &&
+        options->dtype != KITH_F16)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: dtype %s, wanted f32, f64, bf16 or f16",
                        kith_dtype_name(options->dtype));
     bool is_dry = options->dry_tp != 0 || options->dry_ep != 0;
     if (options->dry_tp < 0 || options->dry_ep < 0)

@@ -199,8 +199,8 @@ kith_status kith_param_load(kith_param *param, const kith_tensor *whole)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_load: param and whole must not be NULL");
     if (!has_shape(whole, param))
         return wrong_shape("kith_param_load: whole must be of the parameter's shape", param);
-    if (whole->dtype != KITH_F32 && whole->dtype != KITH_F64 && whole->dtype != KITH_BF16)
-        return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_load: %s from %s, wanted f32, f64 or bf16", param->name,
+    if (whole->dtype != KITH_F32 && whole->dtype != KITH_F64 && whole->dtype != KITH_BF16 && whole->dtype != KITH_F16)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_load: %s from %s, wanted f32, f64, bf16 or f16", param->name,
                        kith_dtype_name(whole->dtype));
     if (whole->data == NULL && !param->layers->is_dry && kith_tensor_count(whole) > 0)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_load: whole has no data");

@@ -18,7 +18,7 @@ _kith_values() {
     --dtype)
         case "${COMP_WORDS[1]}" in
         plan) echo bf16 f16 f32 fp8 ;;
-        train | generate) echo f32 f64 bf16 ;;
+        train | generate) echo f32 f64 bf16 f16 ;;
         *) echo f32 f64 bf16 int32 ;;
         esac
         ;;

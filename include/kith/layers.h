@@ -73,8 +73,8 @@ typedef struct kith_layers kith_layers;
 /* Fill with KITH_LAYERS_OPTIONS_INIT. The same on all ranks but for the groups. */
 typedef struct kith_layers_options {
     size_t struct_size;
-    kith_dtype dtype; /* of activations and parameters: KITH_F32, KITH_F64 or KITH_BF16. Gradients of parameters,
-                                 statistics and losses are f64 with f64, else f32 */
+    kith_dtype dtype; /* of activations and parameters: KITH_F32, KITH_F64, KITH_BF16 or KITH_F16. Gradients of
+                                 parameters, statistics and losses are f64 with f64, else f32 */
     kith_group *tp;   /* tensor-parallel ranks; NULL: one */
     kith_group *ep;   /* ranks that share the experts, with other data each; NULL: one */
     kith_group *data; /* all ranks with other data than this one's, for what is averaged over the whole batch (the
@@ -201,8 +201,8 @@ KITH_API kith_param *kith_layers_find_param(const kith_layers *layers, const cha
 KITH_API kith_status kith_param_set_normal(kith_param *param, uint64_t seed, double deviation);
 KITH_API kith_status kith_param_fill(kith_param *param, double value);
 
-/* Takes this rank's part out of the whole: whole has global_shape (strides are honoured) and any of f32, f64, bf16.
- * Local. */
+/* Takes this rank's part out of the whole: whole has global_shape (strides are honoured) and any of f32, f64, bf16,
+ * f16. Local. */
 KITH_API kith_status kith_param_load(kith_param *param, const kith_tensor *whole);
 
 typedef enum kith_param_which { KITH_PARAM_VALUE, KITH_PARAM_GRAD } kith_param_which;

@@ -72,9 +72,9 @@ KI_ARITH uint16_t ki_narrow_bf16_f32(float x)
     return (uint16_t)(rounded ^ ((rounded ^ nan) & is_nan));
 }
 
-/* Through f32 rounded to odd - towards zero, and the last bit set when something was lost - which keeps the second
- * rounding from seeing a tie that is none. */
-KI_ARITH uint16_t ki_narrow_bf16_f64(double x)
+/* To f32 rounded to odd - towards zero, and the last bit set when something was lost - which keeps a second rounding
+ * from seeing a tie that is none. */
+KI_ARITH float ki_narrow_odd(double x)
 {
     float near = (float)x;
     uint32_t u = ki_bits_of(near);
@@ -82,7 +82,47 @@ KI_ARITH uint16_t ki_narrow_bf16_f64(double x)
         u -= 1;
     if ((double)ki_float_of(u) != x && x == x)
         u |= 1u;
-    return ki_narrow_bf16_f32(ki_float_of(u));
+    return ki_float_of(u);
+}
+
+KI_ARITH uint16_t ki_narrow_bf16_f64(double x)
+{
+    return ki_narrow_bf16_f32(ki_narrow_odd(x));
+}
+
+/* ---- f16: 5 bits of exponent, subnormal numbers down to 2^-24, rounded to nearest even once; infinity from 65520 on.
+ * NaN stays one, quiet, with the upper bits of its payload, as F16C has it; selections are masks, as below ---- */
+
+KI_ARITH uint32_t ki_mask_if(int condition)
+{
+    return 0u - (uint32_t)condition;
+}
+
+KI_ARITH float ki_widen_f16(uint16_t x)
+{
+    uint32_t sign = ((uint32_t)x & 0x8000u) << 16, size = (uint32_t)x & 0x7fffu;
+    uint32_t normal = (size << 13) + (112u << 23);
+    normal += (112u << 23) & ki_mask_if(size >= 0x7c00u); /* infinity and NaN: the largest exponent */
+    normal |= 0x400000u & ki_mask_if(size > 0x7c00u);
+    uint32_t subnormal = ki_bits_of((float)(int32_t)size * 0x1p-24f);
+    return ki_float_of(sign | (normal ^ ((normal ^ subnormal) & ki_mask_if(size < 0x400u))));
+}
+
+/* Below 2^-14 a sum with 0.5 does the rounding: their last bit is that of the smallest subnormal number. */
+KI_ARITH uint16_t ki_narrow_f16_f32(float x)
+{
+    uint32_t u = ki_bits_of(x), sign = (u >> 16) & 0x8000u, size = u & 0x7fffffffu;
+    uint32_t above = ki_mask_if(size > 0x47800000u), capped = size ^ ((size ^ 0x47800000u) & above); /* 65536 */
+    uint32_t normal = (capped + 0xfffu + ((capped >> 13) & 1u) - (112u << 23)) >> 13;
+    uint32_t subnormal = ki_bits_of(ki_float_of(capped) + 0.5f) - ki_bits_of(0.5f);
+    uint32_t r = normal ^ ((normal ^ subnormal) & ki_mask_if(capped < (113u << 23)));
+    r |= (0x200u | ((size >> 13) & 0x3ffu)) & ki_mask_if(size > 0x7f800000u);
+    return (uint16_t)(sign | r);
+}
+
+KI_ARITH uint16_t ki_narrow_f16_f64(double x)
+{
+    return ki_narrow_f16_f32(ki_narrow_odd(x));
 }
 
 /* ---- exponential ---- */

@@ -8,9 +8,9 @@
  * Matrices. Kernels see tensors as ki_mat: rows * cols elements, neighbours in a row side by side, rows `stride`
  * elements apart. Tokens are rows, features are columns.
  *
- * Types. T is the storage type of activations and weights: f32, f64 or bf16. A(T) is what sums are formed in and what
- * statistics and losses are stored in: f32 for f32 and bf16, f64 for f64. Gradients of parameters are A(T) and are
- * added to. All matrices of one call are T unless the comment says A, int32 or another type.
+ * Types. T is the storage type of activations and weights: f32, f64, bf16 or f16. A(T) is what sums are formed in and
+ * what statistics and losses are stored in: f32 for f32, bf16 and f16, f64 for f64. Gradients of parameters are A(T)
+ * and are added to. All matrices of one call are T unless the comment says A, int32 or another type.
  *
  * Results of a kernel depend on its arguments alone: the same bits for the same shapes and values, however often it
  * is called and whatever number of threads it has (products excepted, where that is for the BLAS to keep: gemm.c).
@@ -90,15 +90,15 @@ typedef struct ki_ids_found {
 typedef struct ki_compute_ops {
     const char *name; /* "host", "dry" */
 
-    /* c = alpha * op(a) op(b) + beta * c. a, b: T; c: T or A(T). beta 0: c may hold anything, NaN too. bf16 is
-     * summed in f32 over all of k and rounded once. */
+    /* c = alpha * op(a) op(b) + beta * c. a, b: T; c: T or A(T). beta 0: c may hold anything, NaN too. bf16 and
+     * f16 are summed in f32 over all of k and rounded once. */
     kith_status (*gemm)(ki_compute *self, ki_transpose of_a, ki_transpose of_b, double alpha, ki_mat a, ki_mat b,
                         double beta, ki_mat c);
 
     /* ---- element by element ---- */
 
     kith_status (*fill)(ki_compute *self, ki_mat y, double value);
-    /* y = x, with conversion between any two of f32, f64, bf16. */
+    /* y = x, with conversion between any two of f32, f64, bf16, f16, rounded once. */
     kith_status (*copy)(ki_compute *self, ki_mat x, ki_mat y);
     /* y += alpha * x; x: T or A(T), y: T or A(T). */
     kith_status (*add)(ki_compute *self, double alpha, ki_mat x, ki_mat y);

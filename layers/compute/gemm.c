@@ -1,7 +1,7 @@
-/* layers/compute/gemm.c - matrix products by CBLAS; bf16 through tiles of f32.
+/* layers/compute/gemm.c - matrix products by CBLAS; bf16 and f16 through tiles of f32.
  *
- * A product of bf16 is computed tile by tile: the operands' tiles are converted into scratch, sgemm sums over all of
- * k in f32, and a result that is stored as bf16 is rounded once. A tile costs 2 * 1024^3 * 2 operations for 4 M
+ * A product of halves is computed tile by tile: the operands' tiles are converted into scratch, sgemm sums over all of
+ * k in f32, and a result that is stored as a half is rounded once. A tile costs 2 * 1024^3 * 2 operations for 4 M
  * conversions, so these are a few per cent; scratch is 20 MiB whatever the shape.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -119,6 +119,11 @@ static kith_status convert(ki_compute *self, ki_mat from, float *scratch, ki_mat
     return self->ops->copy(self, from, *to);
 }
 
+static bool is_half(kith_dtype dtype)
+{
+    return dtype == KITH_BF16 || dtype == KITH_F16;
+}
+
 /* One tile of c: sums over k in `sum`, which is c itself when that is f32. */
 static kith_status multiply_tile(const product *p, float *scratch, int64_t row, int64_t col)
 {
@@ -130,7 +135,7 @@ static kith_status multiply_tile(const product *p, float *scratch, int64_t row, 
     float *a_scratch = scratch, *b_scratch = scratch + TILE * TILE_K, *c_scratch = b_scratch + TILE * TILE_K;
     kith_status status = KITH_OK;
     tile.c = c;
-    if (c.dtype == KITH_BF16) {
+    if (is_half(c.dtype)) {
         tile.c = in_scratch(c_scratch, c);
         if (p->beta != 0)
             status = self->ops->copy(self, c, tile.c);
@@ -144,10 +149,10 @@ static kith_status multiply_tile(const product *p, float *scratch, int64_t row, 
         if (status == KITH_OK)
             multiply(&tile);
     }
-    return status == KITH_OK && c.dtype == KITH_BF16 ? self->ops->copy(self, tile.c, c) : status;
+    return status == KITH_OK && is_half(c.dtype) ? self->ops->copy(self, tile.c, c) : status;
 }
 
-static kith_status multiply_bf16(const product *p)
+static kith_status multiply_halves(const product *p)
 {
     void *scratch;
     kith_status status = ki_compute_scratch(p->self, sizeof(float) * (2 * TILE * TILE_K + TILE * TILE), &scratch);
@@ -160,7 +165,7 @@ static kith_status multiply_bf16(const product *p)
 static bool has_loops(kith_dtype in, kith_dtype out)
 {
     return (in == KITH_F32 && out == KITH_F32) || (in == KITH_F64 && out == KITH_F64) ||
-           (in == KITH_BF16 && (out == KITH_BF16 || out == KITH_F32));
+           (is_half(in) && (out == in || out == KITH_F32));
 }
 
 static bool fits_blas(ki_mat m)
@@ -175,10 +180,10 @@ kith_status ki_gemm(ki_compute *self, ki_transpose of_a, ki_transpose of_b, doub
     assert((of_a == KI_AS_IS ? a.rows : a.cols) == c.rows);
     assert((of_b == KI_AS_IS ? b.rows : b.cols) == p.k && (of_b == KI_AS_IS ? b.cols : b.rows) == c.cols);
     if (a.dtype != b.dtype || !has_loops(a.dtype, c.dtype))
-        return ki_fail(
-            KITH_ERR_UNSUPPORTED,
-            "layers: a product of %s and %s into %s: the host multiplies f32, f64, and bf16 into bf16 or f32",
-            kith_dtype_name(a.dtype), kith_dtype_name(b.dtype), kith_dtype_name(c.dtype));
+        return ki_fail(KITH_ERR_UNSUPPORTED,
+                       "layers: a product of %s and %s into %s: the host multiplies f32, f64, and bf16 and f16 into "
+                       "themselves or f32",
+                       kith_dtype_name(a.dtype), kith_dtype_name(b.dtype), kith_dtype_name(c.dtype));
     if (!fits_blas(a) || !fits_blas(b) || !fits_blas(c))
         return ki_fail(KITH_ERR_UNSUPPORTED,
                        "layers: a product of [%lld, %lld] and [%lld, %lld]: rows, columns and strides may be at most "
@@ -188,8 +193,8 @@ kith_status ki_gemm(ki_compute *self, ki_transpose of_a, ki_transpose of_b, doub
         return KITH_OK;
     if (p.k == 0)
         return beta == 0 ? self->ops->fill(self, c, 0) : self->ops->scale(self, beta, c);
-    if (a.dtype == KITH_BF16)
-        return multiply_bf16(&p);
+    if (is_half(a.dtype))
+        return multiply_halves(&p);
     multiply(&p);
     return KITH_OK;
 }

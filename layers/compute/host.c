@@ -15,14 +15,14 @@
 /* The loops in which a matrix of this type is computed. */
 static const ki_compute_ops *loops_of(const ki_compute *self, kith_dtype dtype)
 {
-    if (dtype == KITH_F32 || dtype == KITH_BF16)
+    if (dtype == KITH_F32 || dtype == KITH_BF16 || dtype == KITH_F16)
         return &self->loops->f32;
     return dtype == KITH_F64 ? &self->loops->f64 : NULL;
 }
 
 static kith_status refuse(const char *function, kith_dtype dtype)
 {
-    return ki_fail(KITH_ERR_UNSUPPORTED, "layers: %s of %s: the host computes with f32, f64 and bf16", function,
+    return ki_fail(KITH_ERR_UNSUPPORTED, "layers: %s of %s: the host computes with f32, f64, bf16 and f16", function,
                    kith_dtype_name(dtype));
 }
 
@@ -43,7 +43,7 @@ static kith_dtype wider(kith_dtype a, kith_dtype b)
 /* What is always computed in f64, whatever it is stored in. */
 static kith_dtype in_f64(kith_dtype stored)
 {
-    return stored == KITH_F32 || stored == KITH_BF16 ? KITH_F64 : stored;
+    return stored == KITH_F32 || stored == KITH_BF16 || stored == KITH_F16 ? KITH_F64 : stored;
 }
 
 DISPATCH(layer_norm_grad, x.dtype,

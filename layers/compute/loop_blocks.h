@@ -26,7 +26,7 @@ static __attribute__((noinline)) void FN(convert_in)(kith_dtype dtype, const voi
 {
     const float *f32 = (const float *)from;
     const double *f64 = (const double *)from;
-    const ki_bf16 *bf16 = (const ki_bf16 *)from;
+    const ki_half *half = (const ki_half *)from;
     if (dtype == KITH_F64) {
         KI_VECTOR
         for (int i = 0; i < count; i++)
@@ -35,10 +35,15 @@ static __attribute__((noinline)) void FN(convert_in)(kith_dtype dtype, const voi
         KI_VECTOR
         for (int i = 0; i < count; i++)
             to[i] = (real)f32[i];
-    } else {
+    } else if (dtype == KITH_BF16) {
         KI_VECTOR
         for (int i = 0; i < count; i++)
-            to[i] = (real)ki_widen_bf16(bf16[i]);
+            to[i] = (real)ki_widen_bf16(half[i]);
+    } else {
+        assert(dtype == KITH_F16);
+        KI_VECTOR
+        for (int i = 0; i < count; i++)
+            to[i] = (real)ki_widen_f16(half[i]);
     }
 }
 
@@ -46,7 +51,7 @@ static __attribute__((noinline)) void FN(convert_out)(kith_dtype dtype, const re
 {
     float *f32 = (float *)to;
     double *f64 = (double *)to;
-    ki_bf16 *bf16 = (ki_bf16 *)to;
+    ki_half *half = (ki_half *)to;
     if (dtype == KITH_F64) {
         KI_VECTOR
         for (int i = 0; i < count; i++)
@@ -55,10 +60,15 @@ static __attribute__((noinline)) void FN(convert_out)(kith_dtype dtype, const re
         KI_VECTOR
         for (int i = 0; i < count; i++)
             f32[i] = (float)from[i];
-    } else {
+    } else if (dtype == KITH_BF16) {
         KI_VECTOR
         for (int i = 0; i < count; i++)
-            bf16[i] = FN(ki_narrow_bf16)(from[i]);
+            half[i] = FN(ki_narrow_bf16)(from[i]);
+    } else {
+        assert(dtype == KITH_F16);
+        KI_VECTOR
+        for (int i = 0; i < count; i++)
+            half[i] = FN(ki_narrow_f16)(from[i]);
     }
 }
 

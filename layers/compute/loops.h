@@ -19,7 +19,7 @@
 
 typedef struct ki_loops {
     const char *isa;
-    ki_compute_ops f32; /* matrices of f32 and bf16 */
+    ki_compute_ops f32; /* matrices of f32, bf16 and f16 */
     ki_compute_ops f64;
     ki_attention_loops attention_f32; /* what attention and rotary are made of */
     ki_attention_loops attention_f64;

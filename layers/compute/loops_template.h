@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef uint16_t ki_bf16;
+typedef uint16_t ki_half; /* bf16 or f16 */
 
 /* Rows whose sum is formed before it is added to what there is (loop_blocks.h, sums over rows). */
 #define KI_ROWS 32

@@ -1,8 +1,8 @@
 /* layers/compute/loops_type.h - all loops for one type of computation, `real`. Included once for f32 and once for f64;
  * FN(name) is the function's name with the type behind it.
  *
- * bf16 has no loops of its own: a loop works on blocks of real, and what is stored in another type is converted on the
- * way in and out (loop_blocks.h).
+ * bf16 and f16 have no loops of their own: a loop works on blocks of real, and what is stored in another type is
+ * converted on the way in and out (loop_blocks.h).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -11,6 +11,7 @@
 
 #include "attention_help.h"
 
+#include "layers/compute/arith.h"
 #include <kith/status.h>
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static double *zeros(const ki_attention *how, attention_shape shape)
     return values;
 }
 
-/* bf16 by dropping bits: what is drawn only has to be representable. */
+/* Halves by dropping bits: what is drawn only has to be representable. */
 static double rounded(double value, kith_dtype dtype)
 {
     float f = (float)value;
@@ -48,7 +49,9 @@ static double rounded(double value, kith_dtype dtype)
     if (dtype == KITH_F64)
         return value;
     memcpy(&bits, &f, sizeof bits);
-    bits &= dtype == KITH_BF16 ? 0xffff0000u : 0xffffffffu;
+    bits &= dtype == KITH_BF16 ? 0xffff0000u : dtype == KITH_F16 ? 0xffffe000u : 0xffffffffu;
+    if (dtype == KITH_F16 && fabsf(f) < 0x1p-14f)
+        return 0;
     memcpy(&f, &bits, sizeof f);
     return f;
 }
@@ -248,7 +251,7 @@ static void put(ki_mat m, int64_t r, int64_t c, double value)
     else if (m.dtype == KITH_F32)
         ((float *)m.data)[at] = f;
     else
-        ((uint16_t *)m.data)[at] = (uint16_t)(bits >> 16);
+        ((uint16_t *)m.data)[at] = m.dtype == KITH_F16 ? ki_narrow_f16_f32(f) : (uint16_t)(bits >> 16);
 }
 
 static double get(ki_mat m, int64_t r, int64_t c)
@@ -258,10 +261,8 @@ static double get(ki_mat m, int64_t r, int64_t c)
         return ((double *)m.data)[at];
     if (m.dtype == KITH_F32)
         return ((float *)m.data)[at];
-    const uint32_t bits = (uint32_t)((uint16_t *)m.data)[at] << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
+    const uint16_t half = ((uint16_t *)m.data)[at];
+    return m.dtype == KITH_F16 ? ki_widen_f16(half) : ki_widen_bf16(half);
 }
 
 /* values NULL: results, which hold nonsense before they are written. */

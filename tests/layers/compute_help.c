@@ -57,7 +57,7 @@ void test_set(ki_mat m, int64_t row, int64_t col, double value)
     else if (m.dtype == KITH_F32)
         ((float *)m.data)[at] = (float)value;
     else
-        ((uint16_t *)m.data)[at] = ki_narrow_bf16_f64(value);
+        ((uint16_t *)m.data)[at] = m.dtype == KITH_F16 ? ki_narrow_f16_f64(value) : ki_narrow_bf16_f64(value);
 }
 
 double test_at(ki_mat m, int64_t row, int64_t col)
@@ -67,7 +67,8 @@ double test_at(ki_mat m, int64_t row, int64_t col)
         return ((const double *)m.data)[at];
     if (m.dtype == KITH_F32)
         return (double)((const float *)m.data)[at];
-    return (double)ki_widen_bf16(((const uint16_t *)m.data)[at]);
+    const uint16_t half = ((const uint16_t *)m.data)[at];
+    return (double)(m.dtype == KITH_F16 ? ki_widen_f16(half) : ki_widen_bf16(half));
 }
 
 ki_mat test_zeros(kith_dtype dtype, int64_t rows, int64_t cols)
@@ -135,14 +136,15 @@ static const char *name_of(const test_case *c)
 /* Half a unit in the last place of 1. */
 static double rounding_of(kith_dtype dtype)
 {
-    return dtype == KITH_F64 ? 0x1p-53 : dtype == KITH_F32 ? 0x1p-24 : 0x1p-8;
+    return dtype == KITH_F64 ? 0x1p-53 : dtype == KITH_F32 ? 0x1p-24 : dtype == KITH_F16 ? 0x1p-11 : 0x1p-8;
 }
 
 void test_near(const test_case *c, const char *what, ki_mat got, int64_t row, int64_t col, double wanted, double scale,
                double units)
 {
     double value = test_at(got, row, col);
-    double allowed = rounding_of(got.dtype) * fabs(wanted) + units * rounding_of(c->wide) * scale;
+    double smallest = got.dtype == KITH_F16 ? 0x1p-25 : 0; /* half of what subnormal numbers are apart */
+    double allowed = rounding_of(got.dtype) * fabs(wanted) + smallest + units * rounding_of(c->wide) * scale;
     bool is_right = isnan(wanted) ? isnan(value) : isinf(wanted) ? value == wanted : fabs(value - wanted) <= allowed;
     if (!is_right)
         fail_msg("%s of %s at (%lld, %lld): wanted %.17g, got %.17g, off by %.3g, allowed %.3g", what, name_of(c),
@@ -177,7 +179,7 @@ void test_same(const test_case *c, const char *what, ki_mat a, ki_mat b)
 
 /* ---- cases ---- */
 
-static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
+static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
 
 static void run_dtypes(ki_compute *compute, int64_t rows, int64_t cols, void (*check)(const test_case *c))
 {

@@ -146,7 +146,7 @@ void case_creation_mismatch(rank_info *info)
     require_other_layers(info, place, "dtype");
     place.dtype = is_last(info) ? KITH_INT32 : KITH_F32;
     REQUIRE_STATUS(kith_layers_create(&place, &layers), KITH_ERR_INVALID_ARG);
-    REQUIRE_DETAIL("wanted f32, f64 or bf16");
+    REQUIRE_DETAIL("wanted f32, f64, bf16 or f16");
     require_in_step(info);
 }
 

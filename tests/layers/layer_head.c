@@ -105,6 +105,7 @@ void case_head(rank_info *info)
     try_forms(info, KITH_F64, 1e-13);
     try_forms(info, KITH_F32, 1e-6);
     try_forms(info, KITH_BF16, 2e-2);
+    try_forms(info, KITH_F16, 4e-3);
 }
 
 /* Logits are 0 (x and the words have no feature in common) and p is a power of two, so gradients are exact: bits of the

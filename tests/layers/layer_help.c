@@ -65,12 +65,33 @@ double fraction(unsigned seed, int64_t index)
     return (double)(scrambled(seed, index) >> 11) / (double)(UINT64_C(1) << 52) - 1;
 }
 
+/* Finite numbers, by arithmetic that is exact in f64. */
+static uint16_t f16_of(double value)
+{
+    double size = fabs(value);
+    int exponent = size < 0x1p-14 ? -14 : ilogb(size);
+    double steps = rint(ldexp(size, 10 - exponent));
+    uint32_t bits = steps >= 2048 && exponent == 15 ? 0x7c00u : (uint32_t)(steps + 1024.0 * (exponent + 14));
+    return (uint16_t)(bits | (signbit(value) ? 0x8000u : 0u));
+}
+
+static double value_of_f16(uint16_t half)
+{
+    int exponent = half >> 10 & 31, digits = half & 1023;
+    double size = exponent == 0 ? ldexp(digits, -24) : ldexp(1024 + digits, exponent - 25);
+    if (exponent == 31)
+        size = digits == 0 ? (double)INFINITY : (double)NAN;
+    return half & 0x8000 ? -size : size;
+}
+
 static void put(void *data, kith_dtype dtype, int64_t i, double value)
 {
     if (dtype == KITH_F64)
         ((double *)data)[i] = value;
     else if (dtype == KITH_F32)
         ((float *)data)[i] = (float)value;
+    else if (dtype == KITH_F16)
+        ((uint16_t *)data)[i] = f16_of(value);
     else {
         float f = (float)value;
         uint32_t bits;
@@ -90,6 +111,8 @@ double element(const kith_tensor *tensor, int64_t i)
         return ((const double *)tensor->data)[i];
     if (tensor->dtype == KITH_F32)
         return (double)((const float *)tensor->data)[i];
+    if (tensor->dtype == KITH_F16)
+        return value_of_f16(((const uint16_t *)tensor->data)[i]);
     uint32_t bits = (uint32_t)((const uint16_t *)tensor->data)[i] << 16;
     float f;
     memcpy(&f, &bits, sizeof f);

@@ -66,6 +66,7 @@ void case_norm(rank_info *info)
         require_layouts_agree(info, &how, KITH_F64, 1e-14, 1);
         require_layouts_agree(info, &how, KITH_F32, 1e-6, 1);
         require_layouts_agree(info, &how, KITH_BF16, 1e-6, 1);
+        require_layouts_agree(info, &how, KITH_F16, 1e-6, 1);
         for (int sp = 0; sp < 2; sp++)
             require_dry_run_counts(info, &how, KITH_BF16, sp);
     }

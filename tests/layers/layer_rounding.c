@@ -1,4 +1,4 @@
-/* tests/layers/layer_rounding.c - f32 and bf16 against f64: errors stay below what the depth allows.
+/* tests/layers/layer_rounding.c - f32, bf16 and f16 against f64: errors stay below what the depth allows.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -70,5 +70,6 @@ void case_transformer_rounding(rank_info *info)
     for (int i = 0; i < (info->size == 3 ? 1 : 2); i++) {
         check_rounding(info, &families[i], KITH_F32, 16, 0x1p-23);
         check_rounding(info, &families[i], KITH_BF16, 4, 0x1p-7);
+        check_rounding(info, &families[i], KITH_F16, 4, 0x1p-10);
     }
 }

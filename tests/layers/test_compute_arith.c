@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "layers/compute/arith.h"
+#include "core/reduce/reduce.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -124,13 +125,91 @@ static void test_bf16(void **state)
     assert_int_equal(ki_narrow_bf16_f32(3.4e38f), 0x7f80);
 }
 
+/* The nearest f16 of a finite number, ties to even, by arithmetic that is exact in f64. */
+static uint16_t nearest_f16(double x)
+{
+    const double size = fabs(x);
+    int exponent = -14; /* that of subnormal numbers */
+    if (size >= 0x1p-14)
+        exponent = ilogb(size);
+    const double steps = rint(ldexp(size, 10 - exponent)), value = ldexp(steps, exponent - 10);
+    uint32_t bits = value >= 65536 ? 0x7c00u : (uint32_t)(steps + 1024.0 * (exponent + 14));
+    return (uint16_t)(bits | (signbit(x) ? 0x8000u : 0u));
+}
+
+static double value_of_f16(uint16_t half)
+{
+    const int exponent = half >> 10 & 31, digits = half & 1023;
+    double size = exponent == 0 ? ldexp(digits, -24) : ldexp(1024 + digits, exponent - 25);
+    if (exponent == 31)
+        size = digits == 0 ? (double)INFINITY : (double)NAN;
+    return half & 0x8000 ? -size : size;
+}
+
+static void expect_f16(const char *from, double x, uint16_t got, uint16_t wanted)
+{
+    if (got != wanted)
+        fail_msg("%s %.17g to f16: wanted %04x, got %04x", from, x, wanted, got);
+}
+
+/* All of f16, both ways, and what lies half way to the next and just beside that. */
+static void test_f16(void **state)
+{
+    (void)state;
+    for (uint32_t u = 0; u <= UINT16_MAX; u++) {
+        const uint16_t half = (uint16_t)u;
+        const double wanted = value_of_f16(half);
+        const float got = ki_widen_f16(half);
+        if (isnan(wanted)) {
+            assert_true(isnan(got) && (signbit(got) != 0) == (half >> 15));
+            assert_int_equal(ki_narrow_f16_f32(got), half | 0x200u);
+            assert_true(isnan(ki_widen_f16(ki_narrow_f16_f64((double)got))));
+            continue;
+        }
+        if ((double)got != wanted || (signbit(got) != 0) != (half >> 15))
+            fail_msg("f16 %04x: wanted %.17g, got %.17g", half, wanted, (double)got);
+        expect_f16("f32", wanted, ki_narrow_f16_f32(got), half);
+        expect_f16("f64", wanted, ki_narrow_f16_f64(wanted), half);
+        const uint16_t next = (uint16_t)(half + 1);
+        if ((half & 0x7fff) >= 0x7bff) /* the largest: 65520 is half way to 65536, which is none */
+            continue;
+        const double tie = (wanted + value_of_f16(next)) / 2;
+        const uint16_t even = half & 1 ? next : half;
+        expect_f16("f32 tie", tie, ki_narrow_f16_f32((float)tie), even);
+        expect_f16("f64 tie", tie, ki_narrow_f16_f64(tie), even);
+        expect_f16("f64 below a tie", tie, ki_narrow_f16_f64(tie * (1 - 0x1p-50)), half);
+        expect_f16("f64 above a tie", tie, ki_narrow_f16_f64(tie * (1 + 0x1p-50)), next);
+    }
+    expect_f16("f32", 65519.996, ki_narrow_f16_f32(nextafterf(65520, 0)), 0x7bff);
+    expect_f16("f32", 65520, ki_narrow_f16_f32(65520), 0x7c00);
+    expect_f16("f32", -65520, ki_narrow_f16_f32(-65520), 0xfc00);
+    expect_f16("f64", 65520 - 0x1p-36, ki_narrow_f16_f64(65520 - 0x1p-36), 0x7bff);
+    expect_f16("f64", 1e300, ki_narrow_f16_f64(1e300), 0x7c00);
+    expect_f16("f64", -1e-300, ki_narrow_f16_f64(-1e-300), 0x8000);
+}
+
+/* Every sign, exponent and upper digits of f32, with what its lower digits can do to a rounding; compared with
+ * arithmetic, and with the conversions of reductions. */
+static void test_f32_to_f16(void **state)
+{
+    (void)state;
+    static const uint32_t lower[] = { 0, 1, 0xfff, 0x1000, 0x1001, 0x1fff };
+    for (uint32_t upper = 0; upper < 1u << 19; upper++)
+        for (size_t i = 0; i < sizeof lower / sizeof lower[0]; i++) {
+            const float x = ki_float_of(upper << 13 | lower[i]);
+            const uint16_t got = ki_narrow_f16_f32(x);
+            if (isfinite(x) && got != nearest_f16((double)x))
+                expect_f16("f32", (double)x, got, nearest_f16((double)x));
+            if (got != ki_f32_to_f16(x))
+                expect_f16("f32, as reductions have it,", (double)x, got, ki_f32_to_f16(x));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),
-        cmocka_unit_test(test_sigmoid),
-        cmocka_unit_test(test_normal_cdf),
-        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_exp),  cmocka_unit_test(test_sigmoid), cmocka_unit_test(test_normal_cdf),
+        cmocka_unit_test(test_bf16), cmocka_unit_test(test_f16),     cmocka_unit_test(test_f32_to_f16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,8 @@
 static const char *const instruction_sets[] = { "generic", "avx2", "avx512" };
 enum { INSTRUCTION_SETS = 3 };
 
-static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
-enum { DTYPES = 3 };
+static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
+enum { DTYPES = 4 };
 
 /* Of an output that is of order 1: sums in f32, in f64, one rounding to 8 bits. */
 static double tolerance_of(kith_dtype dtype)
@@ -259,9 +259,9 @@ static void test_what_is_refused(void **state)
     ki_attention how = shape(1, 1, 1, 1, 1, 1);
     uint16_t half = 0;
     float lse = 0;
-    const ki_mat m = { &half, 1, 1, 1, KITH_F16 }, l = { &lse, 1, 1, 1, KITH_F32 };
+    const ki_mat m = { &half, 1, 1, 1, KITH_F8E4M3 }, l = { &lse, 1, 1, 1, KITH_F32 };
     assert_int_equal(compute->ops->attention(compute, &how, m, m, m, m, l), KITH_ERR_UNSUPPORTED);
-    assert_non_null(strstr(kith_error_detail(), "f16"));
+    assert_non_null(strstr(kith_error_detail(), "f8e4m3"));
     /* sizes that no memory has, which must not wrap around to small ones */
     how.kv_sequence = INT64_MAX / 2;
     how.head_dim = 16;

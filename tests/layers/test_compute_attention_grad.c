@@ -12,6 +12,7 @@
 
 #include "attention_help.h"
 #include "host_help.h"
+#include "layers/compute/arith.h"
 
 #include <kith/status.h>
 #include <math.h>
@@ -168,7 +169,7 @@ static void draw_matrix(ki_mat m, uint32_t seed)
         else if (m.dtype == KITH_F32)
             ((float *)m.data)[i] = f;
         else
-            ((uint16_t *)m.data)[i] = (uint16_t)(bits >> 16);
+            ((uint16_t *)m.data)[i] = m.dtype == KITH_F16 ? ki_narrow_f16_f32(f) : (uint16_t)(bits >> 16);
     }
 }
 
@@ -192,9 +193,9 @@ static void release(const head_matrices *m)
 /* Key heads in parts of 1 and 2 give what all of them give at once: what ranks of a tensor-parallel group compute. */
 static void test_heads_apart(void **state)
 {
-    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
+    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
     (void)state;
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < 4; d++) {
         head_matrices whole = make_matrices(dtypes[d]), parts = make_matrices(dtypes[d]);
         for (int set = 0; set < 2; set++) {
             const head_matrices *m = set == 0 ? &whole : &parts;

@@ -21,9 +21,9 @@ static void check_fill(const test_case *c)
 /* The reference of rounding is test_set(): one element at a time, from f64. */
 static void check_copy(const test_case *c)
 {
-    static const kith_dtype all[] = { KITH_F32, KITH_F64, KITH_BF16 };
+    static const kith_dtype all[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
     ki_mat x = test_random(c->dtype, c->rows, c->cols, 3);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         ki_mat y = test_random(all[i], c->rows, c->cols, 1), wanted = test_zeros(all[i], c->rows, c->cols);
         test_done(c, "copy", c->ops->copy(c->compute, x, y));
         EACH(c, r, k)
@@ -63,6 +63,42 @@ static void check_rounding(const test_case *c)
         if (test_at(y, 0, i) != cases[i].wanted && !(isnan(cases[i].wanted) && isnan(test_at(y, 0, i))))
             fail_msg("copy of %.17g to bf16: wanted %.17g, got %.17g", cases[i].from, cases[i].wanted,
                      test_at(y, 0, i));
+}
+
+/* The same to f16, from f64 and from f32: ties, the largest, subnormal numbers, special ones. */
+static void check_rounding_f16(const test_case *c)
+{
+    static const struct {
+        double from, wanted;
+    } cases[] = {
+        { 1 + 0x1p-11, 1 },
+        { 1 + 0x3p-11, 1 + 0x1p-9 },
+        { 1 + 0x1p-11 + 0x1p-23, 1 + 0x1p-10 },
+        { 65519.996, 65504 },
+        { 65520, INFINITY },
+        { -1e30, -INFINITY },
+        { 0x1p-14, 0x1p-14 },
+        { 0x1p-15 + 0x1p-26, 0x1p-15 },
+        { 0x1p-24, 0x1p-24 },
+        { 0x1p-25, 0 },
+        { 0x1p-25 + 0x1p-48, 0x1p-24 },
+        { INFINITY, INFINITY },
+        { NAN, NAN },
+        { -0.0, 0 },
+    };
+    const int64_t count = (int64_t)(sizeof cases / sizeof cases[0]);
+    static const kith_dtype sources[] = { KITH_F64, KITH_F32 };
+    for (int s = 0; s < 2; s++) {
+        ki_mat x = test_zeros(sources[s], 1, count), y = test_zeros(KITH_F16, 1, count), back = test_copy_of(x);
+        for (int64_t i = 0; i < count; i++)
+            test_set(x, 0, i, cases[i].from);
+        test_done(c, "copy", c->ops->copy(c->compute, x, y));
+        test_done(c, "copy back", c->ops->copy(c->compute, y, back));
+        for (int64_t i = 0; i < count; i++)
+            if (test_at(back, 0, i) != cases[i].wanted && !(isnan(cases[i].wanted) && isnan(test_at(back, 0, i))))
+                fail_msg("copy of %.17g from %s to f16: wanted %.17g, got %.17g", cases[i].from,
+                         kith_dtype_name(sources[s]), cases[i].wanted, test_at(back, 0, i));
+    }
 }
 
 static void check_add(const test_case *c)
@@ -131,6 +167,7 @@ static void test_copy(void **state)
     (void)state;
     test_everywhere(check_copy);
     test_shape(1, 1, check_rounding);
+    test_shape(1, 1, check_rounding_f16);
 }
 
 static void test_add(void **state)

@@ -57,10 +57,10 @@ static void check_gemm(const test_case *c)
     }
 }
 
-/* More than one tile in every direction (bf16): ones times ones is k, whose sum goes over tiles of k. */
+/* More than one tile in every direction (bf16, f16): ones times ones is k, whose sum goes over tiles of k. */
 static void check_tiles(const test_case *c)
 {
-    if (c->dtype != KITH_BF16)
+    if (c->dtype != KITH_BF16 && c->dtype != KITH_F16)
         return;
     const int64_t m = 1030, n = 1027, k = 2050;
     ki_mat a = test_zeros(c->dtype, m, k), b = test_zeros(c->dtype, k, n), y = test_zeros(KITH_F32, m, n);
@@ -79,18 +79,18 @@ static void check_tiles(const test_case *c)
         }
 }
 
-/* A sum in bf16 would stop at 256; one that is rounded at the end does not. */
+/* A sum in bf16 would stop at 256, one in f16 at 2048; one that is rounded at the end does not. */
 static void check_rounded_once(const test_case *c)
 {
-    if (c->dtype != KITH_BF16)
+    if (c->dtype != KITH_BF16 && c->dtype != KITH_F16)
         return;
     ki_mat a = test_zeros(c->dtype, 1, 2304), y = test_zeros(c->dtype, 1, 1);
     (void)c->ops->fill(c->compute, a, 1);
     test_done(c, "gemm", c->ops->gemm(c->compute, KI_AS_IS, KI_TRANSPOSED, 1, a, a, 0, y));
-    test_near(c, "a long sum in bf16", y, 0, 0, 2304, 0, 0);
+    test_near(c, "a long sum of halves", y, 0, 0, 2304, 0, 0);
     test_set(y, 0, 0, 256);
     test_done(c, "gemm", c->ops->gemm(c->compute, KI_AS_IS, KI_TRANSPOSED, 0x1p-11, a, a, 1, y)); /* 1.125 */
-    test_near(c, "beta of bf16", y, 0, 0, 257.125, 0, 0);
+    test_near(c, "beta of halves", y, 0, 0, 257.125, 0, 0);
 }
 
 static void check_refusals(const test_case *c)
@@ -115,7 +115,7 @@ static void test_gemm(void **state)
             test_shape(shape_at, scale_at, check_gemm);
 }
 
-static void test_bf16(void **state)
+static void test_halves(void **state)
 {
     (void)state;
     test_shape(1, 1, check_tiles);
@@ -132,7 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_halves),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "host_help.h"
+#include "layers/compute/arith.h"
 #include "layers/compute/compute.h"
 
 #include <kith/status.h>
@@ -32,10 +33,12 @@ static const rotary_case cases[] = {
 
 static double get(ki_mat m, int64_t at)
 {
-    const uint32_t bits = m.dtype == KITH_BF16 ? (uint32_t)((uint16_t *)m.data)[at] << 16 : 0;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return m.dtype == KITH_F64 ? ((double *)m.data)[at] : m.dtype == KITH_F32 ? ((float *)m.data)[at] : f;
+    if (m.dtype == KITH_F64)
+        return ((double *)m.data)[at];
+    if (m.dtype == KITH_F32)
+        return ((float *)m.data)[at];
+    const uint16_t half = ((uint16_t *)m.data)[at];
+    return m.dtype == KITH_F16 ? ki_widen_f16(half) : ki_widen_bf16(half);
 }
 
 static ki_mat draw(const rotary_case *c, kith_dtype dtype)
@@ -57,7 +60,7 @@ static ki_mat draw(const rotary_case *c, kith_dtype dtype)
         else if (dtype == KITH_F32)
             ((float *)m.data)[i] = f;
         else
-            ((uint16_t *)m.data)[i] = (uint16_t)(bits >> 16);
+            ((uint16_t *)m.data)[i] = dtype == KITH_F16 ? ki_narrow_f16_f32(f) : (uint16_t)(bits >> 16);
     }
     return m;
 }
@@ -96,13 +99,13 @@ static void turn(const rotary_case *c, bool is_inverse, ki_mat x)
 static void test_turns(void **state)
 {
     static const char *const instruction_sets[] = { "generic", "avx2", "avx512" };
-    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
+    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int trial = 0; trial < 3 * 3 * 2; trial++) {
+        for (int trial = 0; trial < 3 * 4 * 2; trial++) {
             const char *isa = instruction_sets[trial % 3];
-            const kith_dtype dtype = dtypes[trial / 3 % 3];
-            const bool is_inverse = trial / 9 == 1;
+            const kith_dtype dtype = dtypes[trial / 3 % 4];
+            const bool is_inverse = trial / 12 == 1;
             if (!ki_compute_select_loops(compute, isa))
                 continue;
             ki_mat before = draw(&cases[i], dtype), after = draw(&cases[i], dtype);
@@ -172,7 +175,7 @@ static void test_what_is_refused(void **state)
 {
     (void)state;
     uint16_t halves[2] = { 0 };
-    const ki_mat m = { halves, 1, 2, 2, KITH_F16 };
+    const ki_mat m = { halves, 1, 2, 2, KITH_F8E4M3 };
     assert_int_equal(compute->ops->rotary(compute, 10000, 2, 1, false, m), KITH_ERR_UNSUPPORTED);
 }
 

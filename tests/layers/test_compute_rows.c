@@ -72,7 +72,7 @@ static void check_add_rows_to(const test_case *c, kith_dtype to)
     ki_mat weights = test_random(c->wide, c->rows, 1, 1), before = test_copy_of(y);
     int32_t *rows = numbers(c->rows, -1, 69);
     /* A row of T is rounded each time something is added to it; the others once. */
-    double roundings = to == KITH_BF16 ? 0x1p-8 : 0;
+    double roundings = to == KITH_BF16 ? 0x1p-8 : to == KITH_F16 ? 0x1p-11 : 0;
     test_done(c, "add_rows", c->ops->add_rows(c->compute, rows, weights, x, y));
     for (int64_t t = 0; t < y.rows; t++)
         for (int64_t k = 0; k < c->cols; k++) {

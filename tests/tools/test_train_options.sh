@@ -77,7 +77,7 @@ refused "--schedule fast is not one of naive, gpipe, 1f1b" --schedule fast
 refused "--schedule custom is not one of naive, gpipe, 1f1b" --schedule custom
 refused "--recompute some is not one of none, selective, full" --recompute some
 refused "--optimizer adam is not one of adamw, sgd" --optimizer adam
-refused "--dtype f16 is not one of f32, f64, bf16" --dtype f16
+refused "--dtype f8e4m3 is not one of f32, f64, bf16, f16" --dtype f8e4m3
 refused "--decay step is not one of constant, linear, cosine" --decay step
 fails 2 "--token-type u8 is not one of u16, u32" "$kith" train --tokens "$text" --token-type u8
 for wrong in , tp= =shm tp=shm,tp=ucx shm,ucx cp=shm tp=SHM tp=shm, "tp shm"; do

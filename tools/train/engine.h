@@ -328,7 +328,7 @@ typedef struct train_log {
     FILE *json;       /* NULL: none */
     bool is_speaking; /* rank 0 */
     bool is_terminal; /* one line is rewritten */
-    bool has_line;
+    bool has_line, was_skipped;
     bool has_failed;    /* it, or standard output, could not be written; that has been told */
     int64_t first_step; /* steps that were made before this run */
     double start_s, shown_s;

@@ -23,7 +23,7 @@ static const char generate_help[] =
     "Model:\n"
     "  --checkpoint DIR        what kith train saved: the newest checkpoint in DIR, or DIR itself\n"
     "  --model DIR             config.json and safetensors as Hugging Face writes them\n"
-    "  --dtype TYPE            f32 (default), f64, bf16\n"
+    "  --dtype TYPE            f32 (default), f64, bf16, f16\n"
     "  --seq N                 tokens that the model sees at once, the newest; default 128, as in kith train, at most\n"
     "                          the positions that the model has\n\n"
     "Prompt (default: the end of a line):\n"
@@ -54,7 +54,7 @@ static int generate_main(int argc, char **argv);
 const ki_command ki_command_generate = { "generate", "Print what a trained model goes on with", generate_help,
                                          generate_main };
 
-static const char *const dtype_words[] = { "f32", "f64", "bf16", NULL };
+static const char *const dtype_words[] = { "f32", "f64", "bf16", "f16", NULL };
 
 static const train_flag flags[] = {
     { "ranks", FLAG_INT, AT(rank_count), 1, KI_RUN_RANKS_MAX, NULL, NULL },

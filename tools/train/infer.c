@@ -7,6 +7,7 @@
  */
 #include "generate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ static kith_status read_config(generator *self, const char *folder)
 
 static kith_status make_layers(generator *self)
 {
-    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
+    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
     kith_layers_options place = KITH_LAYERS_OPTIONS_INIT;
     kith_transformer_options options = KITH_TRANSFORMER_OPTIONS_INIT;
     place.tp = kith_world(self->ctx);
@@ -179,16 +180,26 @@ int64_t generator_vocabulary(const generator *self)
 
 /* ---- the next token ---- */
 
+/* bf16 is the upper half of an f32; f16 has its digits, with an exponent that is too small by 112. */
+static double number_of_half(uint16_t half, kith_dtype dtype)
+{
+    uint32_t bits = dtype == KITH_BF16 ? (uint32_t)half << 16 : (uint32_t)(half & 0x7fff) << 13;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    if (dtype == KITH_BF16)
+        return (double)value;
+    if ((half & 0x7c00) == 0x7c00)
+        return (half & 0x3ff) != 0 ? NAN : half & 0x8000 ? -INFINITY : INFINITY;
+    return (half & 0x8000 ? -0x1p112 : 0x1p112) * (double)value;
+}
+
 static double number_of(const kith_tensor *tensor, int64_t index)
 {
     if (tensor->dtype == KITH_F64)
         return ((const double *)tensor->data)[index];
     if (tensor->dtype == KITH_F32)
         return (double)((const float *)tensor->data)[index];
-    uint32_t bits = (uint32_t)((const uint16_t *)tensor->data)[index] << 16; /* bf16: the upper half of an f32 */
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
+    return number_of_half(((const uint16_t *)tensor->data)[index], tensor->dtype);
 }
 
 /* The last row of the logits of tokens [count]. */

@@ -95,6 +95,8 @@ bool train_job_lay_out(train_job *job)
         return false;
     if (options->dropout >= 0)
         job->config.dropout = job->config.attention_dropout = options->dropout;
+    if (options->dtype == KITH_F16 && options->loss_scale == TRAIN_UNSCALED)
+        options->loss_scale = 0; // or small gradients vanish
     int64_t positions = job->config.positions;
     if (options->sequence == 0)
         options->sequence = positions > 0 && positions < TRAIN_SEQUENCE_DEFAULT ? positions : TRAIN_SEQUENCE_DEFAULT;

@@ -63,7 +63,7 @@ kith_plan_options train_layout_plan(const train_options *options, const train_la
     plan.micro_batch = layout->micro_batch;
     plan.microbatches = layout->microbatches;
     plan.sequence = layout->sequence;
-    plan.parameter_nbytes = options->dtype == KITH_BF16 ? 2 : 4;
+    plan.parameter_nbytes = options->dtype == KITH_BF16 || options->dtype == KITH_F16 ? 2 : 4;
     plan.gradient_nbytes = 4;
     plan.sequence_parallel = options->is_sequence_parallel;
     plan.flash_attention = true; // attention works in blocks, and keeps no s x s matrix

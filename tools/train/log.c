@@ -327,6 +327,8 @@ static void show(train_log *log, const train_numbers *n)
            duration(left, sizeof left, passed_s / (double)done * (double)(steps - n->step)));
     if (n->is_skipped)
         fputs("  skipped: the gradient is not finite", stdout);
+    if (n->is_skipped && log->job->options.loss_scale == 0)
+        printf("; the loss scale is %.12g now", n->scale);
     log->has_line = log->is_terminal && !n->has_validation && !n->is_skipped;
     if (!log->has_line)
         putchar('\n');
@@ -353,7 +355,10 @@ void train_log_step(train_log *log, const train_numbers *n)
     }
     double now_s = train_now_s(), between_s = log->is_terminal ? BETWEEN_TERMINAL_S : BETWEEN_LINES_S;
     bool is_last = n->step >= log->job->options.steps || n->is_stopping;
-    if (n->step == log->first_step + 1 || is_last || n->has_validation || now_s - log->shown_s >= between_s) {
+    bool is_news = n->is_skipped && !log->was_skipped;
+    log->was_skipped = n->is_skipped;
+    if (n->step == log->first_step + 1 || is_last || is_news || n->has_validation ||
+        now_s - log->shown_s >= between_s) {
         show(log, n);
         log->shown_s = now_s;
     }

@@ -47,7 +47,7 @@ static int read_schedule(const ki_command *command, const train_flag *flag, cons
     return KI_EXIT_OK;
 }
 
-static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
+static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
 
 static int read_dtype(const ki_command *command, const train_flag *flag, const char *value, void *into)
@@ -57,7 +57,7 @@ static int read_dtype(const ki_command *command, const train_flag *flag, const c
             ((train_options *)into)->dtype = dtypes[i];
             return KI_EXIT_OK;
         }
-    return ki_usage_error(command, "--%s %s is not one of f32, f64, bf16", flag->name, value);
+    return ki_usage_error(command, "--%s %s is not one of f32, f64, bf16, f16", flag->name, value);
 }
 
 static int read_token_type(const ki_command *command, const train_flag *flag, const char *value, void *into)

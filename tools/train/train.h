@@ -80,7 +80,7 @@ typedef struct train_options {
     uint64_t seed;
     kith_optim_options optim; /* without groups; clip_norm, is_sharded, bucket_nbytes are set */
     kith_rate rate;
-    double loss_scale; /* 0: dynamic; TRAIN_UNSCALED: none */
+    double loss_scale; /* 0: dynamic; TRAIN_UNSCALED: none, which becomes dynamic for f16 */
     kith_dtype dtype;
     double dropout;                          /* -1: the model's */
     const char *json_log, *trace, *timeline; /* files; NULL: none */

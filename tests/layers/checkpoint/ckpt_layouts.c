@@ -133,11 +133,12 @@ void case_layouts_mixtral(rank_info *info)
     any_to_any(info, expert_layouts, COUNT(expert_layouts), &config, KITH_F32, WITH_ADAMW);
 }
 
-/* Weights of bf16 beside masters of f32. */
+/* Weights of bf16 and f16 beside masters of f32. */
 void case_layouts_bf16(rank_info *info)
 {
     kith_transformer_config config = tiny_gpt2();
     any_to_any(info, dense_layouts, COUNT(dense_layouts), &config, KITH_BF16, WITH_ADAMW);
+    any_to_any(info, dense_layouts, COUNT(dense_layouts), &config, KITH_F16, WITH_ADAMW);
 }
 
 /* A vocabulary that neither 2 nor 4 ranks share evenly, padded as Megatron pads. */

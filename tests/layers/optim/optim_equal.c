@@ -8,10 +8,10 @@
 /* Sharded, whole, deferred, in one bucket and in many: the same bits, as sums are formed in the same order. */
 void case_sharded_equals_whole(rank_info *info)
 {
-    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16 };
+    static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
     family f = gpt2();
     f.config.dropout = 0.1;
-    for (int d = 0; d < 3; d++)
+    for (int d = 0; d < 4; d++)
         for (int kind = 0; kind < 2; kind++) {
             grid_layers grid = layers_on_grid(info, 1, dtypes[d], 0, 0);
             kith_optim_options options = options_of(info, &grid);
