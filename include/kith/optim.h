@@ -92,11 +92,11 @@ typedef struct kith_optim_options {
 typedef struct kith_optim kith_optim;
 
 /* KITH_ERR_INVALID_ARG says which option is out of its range, or that data is not ep times expert_data;
- * KITH_ERR_MISMATCH which option differs between ranks, or which parameter between those that sum it. KITH_ERR_BUSY: a
- * tape of the layers holds something, or they have an optimizer. Weights in bf16 and f16 get a master copy in f32,
+ * KITH_ERR_MISMATCH which option differs between ranks, or which parameter between those that sum it. KITH_ERR_BUSY:
+ * a tape of the layers holds something, or they have an optimizer. Weights in bf16 and f16 get a master copy in f32,
  * from their present values (kith_optim_reset_masters()). Collective over all its groups and the layers' tp, blocks;
- * all ranks get the same status. In a dry run of layers memory is counted, a step computes and sends nothing, and there are no
- * groups. */
+ * all ranks get the same status. In a dry run of layers memory is counted, a step computes and sends nothing, and
+ * there are no groups. */
 KITH_API kith_status kith_optim_create(kith_layers *layers, const kith_optim_options *options, kith_optim **optim);
 
 /* Parameters stay where they are, with the layers, which must be there. NULL is fine. Local; in the middle of a step it

@@ -1,4 +1,4 @@
-/* layers/optim/state.c - what an optimizer keeps: moments, masters of bf16 and f16 weights, and how they look from outside.
+/* layers/optim/state.c - what an optimizer keeps: moments, masters of bf16 and f16 weights, how they look from outside.
  *
  * State exists for what this rank updates: a whole bucket, or its shard, whose bounds do not care where parameters end.
  * Pieces are the parameters' view of it, for checkpoints; runs are the kernels' view: neighbours with equal decay.
