@@ -109,8 +109,8 @@ KITH_API kith_status kith_checkpoint_load(const kith_checkpoint_place *place, co
                                           kith_checkpoint_number *numbers, size_t count);
 
 /* Numbers of a checkpoint before there is anything to load it into. values are filled in by name; a number that the
- * file lacks (an older trainer wrote it) keeps the value that rank 0 has given. KITH_ERR_INVALID_ARG when path is no
- * checkpoint or kith.json is damaged. Rank 0's work; group NULL: this rank alone. Collective, blocks. */
+ * file lacks (an older trainer wrote it) keeps the value that rank 0 has given. KITH_ERR_IO when kith.json cannot
+ * be read, KITH_ERR_INVALID_ARG when it is damaged. Rank 0's work; group NULL: this rank alone. Collective, blocks. */
 KITH_API kith_status kith_checkpoint_read_numbers(kith_group *group, const char *path, kith_checkpoint_number *numbers,
                                                   size_t count);
 

@@ -254,7 +254,7 @@ bool train_options_fit(const train_options *o, char *sentence, size_t nbytes)
                   { TRAIN_KEPT_EPSILON, KITH_ADAMW } };
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         if (o->optim.kind != owned[i].kind && (o->said & UINT32_C(1) << owned[i].flag) != 0) {
-            snprintf(sentence, nbytes, "--%s goes with --optimizer %s", train_kept_flag(owned[i].flag),
+            snprintf(sentence, nbytes, "--%s goes with --optimizer %s", train_kept_flag((int)owned[i].flag),
                      optimizer_words[owned[i].kind]);
             return false;
         }

@@ -165,6 +165,14 @@ void case_damage_foreign(rank_info *info)
     REQUIRE_STATUS(kith_checkpoint_load(&s.m.place, s.path, absent, 1), KITH_ERR_INVALID_ARG);
     REQUIRE_DETAIL("has no number epoch");
     REQUIRE(absent[0].value == 5);
+    kith_checkpoint_number some[] = { { "epoch", 5 }, { "seed", 0 } }; /* what the file lacks stays rank 0's */
+    some[0].value += info->rank;
+    REQUIRE_OK(kith_checkpoint_read_numbers(s.m.place.group, s.path, some, 2));
+    REQUIRE(some[0].value == 5 && some[1].value == 3);
+    REQUIRE_STATUS(kith_checkpoint_read_numbers(s.m.place.group, NULL, some, 2), KITH_ERR_INVALID_ARG);
+    REQUIRE_STATUS(kith_checkpoint_read_numbers(s.m.place.group, s.scratch, some, 2), KITH_ERR_IO);
+    REQUIRE_DETAIL("kith.json");
+    REQUIRE(some[0].value == 5 && some[1].value == 3);
     model bare = make_model(info, &s.m.l, &config, KITH_F32, WITHOUT_OPTIM);
     bare.place.config = &config;
     spoil_model(&bare);
