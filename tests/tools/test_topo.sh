@@ -65,9 +65,9 @@ succeeds "$kith" topo --gpu H100 --model gpt2 --tp 2 "$work/unnamed.json"
 check "a plan on the machine hears of the GPU, too" out_has "989 TFLOP/s peak"
 fails 2 "GPU 'NOSUCH' is not known; valid: a name with one of these in it: GB300" "$kith" topo --gpu NOSUCH unsaid.json
 topo_said=$(sed 's/.*: GPU/GPU/' "$work/err")
-fails 1 "GPU 'NOSUCH' is not known" "$kith" plan --model gpt2 --gpu NOSUCH
+fails 2 "GPU 'NOSUCH' is not known" "$kith" plan --model gpt2 --gpu NOSUCH
 check "both say it in the same words" same "$(sed 's/.*: GPU/GPU/' "$work/err")" "$topo_said"
-fails 1 "GPU 'NOSUCH' is not known" "$kith" plan --model gpt2 --gpu NOSUCH --input unsaid.json
+fails 2 "GPU 'NOSUCH' is not known" "$kith" plan --model gpt2 --gpu NOSUCH --input unsaid.json
 
 # ---- placement ----
 succeeds "$kith" topo --tp 2 --format json bridges.json
