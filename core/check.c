@@ -15,7 +15,7 @@
 
 typedef struct fingerprint {
     int32_t status; /* of this rank's arguments */
-    int32_t kind, dtype, root;
+    int32_t kind, dtype, root, is_device, pad;
     uint64_t count, sequence, group, counts_hash;
     double scalar;
     char op[32];
@@ -60,6 +60,9 @@ static void fill_fingerprint(const kith_request *request, fingerprint *mine)
         mine->count = 0; /* every rank has its own */
     else if (!has_counts(coll->kind))
         mine->count = coll->count;
+    bool has_parts = has_counts(coll->kind) || coll->kind == KITH_GATHER_V || coll->kind == KITH_SCATTER_V ||
+                     coll->kind == KITH_ALL_TO_ALL_V;
+    mine->is_device = !has_parts && request->way != KI_WAY_HOST; /* a rank with an empty part need not know */
     if (has_counts(coll->kind) && mine->status == KITH_OK)
         mine->counts_hash = ki_hash(KI_HASH_INIT, coll->recv_counts, size * sizeof *coll->recv_counts);
     if (coll->kind == KITH_ALL_GATHER_V && mine->status == KITH_OK)
@@ -73,8 +76,9 @@ static void fill_fingerprint(const kith_request *request, fingerprint *mine)
 static bool is_equal(const fingerprint *a, const fingerprint *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->root == b->root && a->count == b->count &&
-           a->sequence == b->sequence && a->group == b->group && a->counts_hash == b->counts_hash &&
-           memcmp(&a->scalar, &b->scalar, sizeof a->scalar) == 0 && strcmp(a->op, b->op) == 0;
+           a->sequence == b->sequence && a->group == b->group && a->is_device == b->is_device &&
+           a->counts_hash == b->counts_hash && memcmp(&a->scalar, &b->scalar, sizeof a->scalar) == 0 &&
+           strcmp(a->op, b->op) == 0;
 }
 
 static void describe(const fingerprint *f, ki_text *text)
@@ -93,6 +97,8 @@ static void describe(const fingerprint *f, ki_text *text)
         ki_text_add(text, "(%g)", f->scalar);
     if (has_root(kind))
         ki_text_add(text, " root %d", f->root);
+    if (f->is_device)
+        ki_text_add(text, " on the device");
     ki_text_add(text, " seq %llu", (unsigned long long)f->sequence);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "device/group.h"
 #include "dispatch.h"
 #include "op.h"
 #include "progress.h"
@@ -152,6 +153,7 @@ static kith_status fill_request(kith_request *request, const kith_coll_args *arg
         return status;
     ki_reducer_init(&request->reducer, request->coll.dtype, ki_op_get(group->ctx, args->op), &group->order);
     request->coll.reducer = &request->reducer.base;
+    request->coll.is_premul_sum = request->reducer.op->builtin == KI_OP_PREMUL_SUM;
     return KITH_OK;
 }
 
@@ -192,12 +194,33 @@ static kith_status check_args(kith_group *group, const kith_coll_args *args, con
                : ki_group_refuse(group, kith_coll_name(args->kind));
 }
 
+/* The same, for buffers that may be a device's. In check mode the others hear of what is wrong with them. */
+static kith_status make_any(kith_group *group, const kith_coll_args *args, bool is_persistent, kith_request **request)
+{
+    kith_status status = ki_coll_make(group, args, is_persistent, request);
+    if (status != KITH_OK || !ki_device_is_asked() || (*request)->argument_status != KITH_OK)
+        return status;
+    kith_request *made = *request;
+    status = ki_device_classify(made);
+    if (status == KITH_OK)
+        return KITH_OK;
+    made->way = KI_WAY_HOST;
+    if (!group->is_check || is_persistent || group->size == 1) {
+        ki_op_unuse(group->ctx, made->op_number);
+        ki_request_release(made);
+        return status;
+    }
+    made->argument_status = status;
+    made->detail = strdup(kith_error_detail());
+    return KITH_OK;
+}
+
 kith_status kith_coll_start(kith_group *group, const kith_coll_args *args, kith_request **request)
 {
     kith_status status = check_args(group, args, request, "kith_coll_start");
     kith_request *made = NULL;
     if (status == KITH_OK)
-        status = ki_coll_make(group, args, false, &made);
+        status = make_any(group, args, false, &made);
     if (status != KITH_OK)
         return status;
     *request = made;
@@ -209,7 +232,7 @@ kith_status kith_coll_init(kith_group *group, const kith_coll_args *args, kith_r
     kith_status status = check_args(group, args, request, "kith_coll_init");
     kith_request *made = NULL;
     if (status == KITH_OK)
-        status = ki_coll_make(group, args, true, &made);
+        status = make_any(group, args, true, &made);
     if (status != KITH_OK)
         return status;
     made->next_persistent = group->ctx->persistent;
@@ -256,9 +279,30 @@ static kith_status run_queued(kith_group *group, const kith_coll_args *args)
     return ki_request_wait(request, KITH_TIMEOUT_DEFAULT, NULL);
 }
 
+/* A blocking call on device memory: returns when it is done, or ordered in the group's stream. */
+static kith_status run_on_device(kith_group *group, const kith_coll_args *args)
+{
+    kith_request *request = NULL;
+    kith_status status = ki_group_refuse(group, kith_coll_name(args->kind));
+    if (status == KITH_OK)
+        status = make_any(group, args, false, &request);
+    if (status != KITH_OK)
+        return status;
+    ki_coll_post(request);
+    return ki_device_finish(request, NULL);
+}
+
 static kith_status run(kith_group *group, const kith_coll_args *args)
 {
     KI_CHECK_GROUP(group, kith_coll_name(args->kind));
+    if (ki_device_is_asked() && args->kind != KITH_BARRIER) {
+        bool is_device = false;
+        kith_status touched = ki_device_touches(group, args->send, args->recv, &is_device);
+        if (touched != KITH_OK && !group->is_check)
+            return touched;
+        if (touched != KITH_OK || is_device)
+            return run_on_device(group, args);
+    }
     if (!group->is_fast || group->queue_head != NULL ||
         atomic_load_explicit(&group->abort_flag, memory_order_relaxed) != 0) {
         kith_status refused = ki_group_refuse(group, kith_coll_name(args->kind));
@@ -280,6 +324,7 @@ static kith_status run(kith_group *group, const kith_coll_args *args)
     if (reduces(args->kind)) {
         reducer = find_reducer(group, &coll, args->op, &own);
         coll.reducer = &reducer->base;
+        coll.is_premul_sum = reducer->op->builtin == KI_OP_PREMUL_SUM;
     }
     if (group->size == 1) {
         group->sequence++;

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "device/facts.h"
+#include "device/group.h"
 #include "exchange.h"
 #include "group.h"
 #include "instance.h"
@@ -26,11 +28,20 @@
 
 /* ---- options and settings ---- */
 
+/* Callers that were compiled before there were devices bring a shorter struct. */
+static kith_status take_options(const kith_init_options *given, kith_init_options *options)
+{
+    if (given != NULL && given->struct_size != sizeof *given &&
+        given->struct_size != offsetof(kith_init_options, device))
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: struct_size is %zu, start from KITH_INIT_OPTIONS_INIT",
+                             given->struct_size);
+    if (given != NULL)
+        memcpy(options, given, given->struct_size);
+    return KITH_OK;
+}
+
 static kith_status check_options(const kith_init_options *options)
 {
-    if (options->struct_size != sizeof *options)
-        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: struct_size is %zu, start from KITH_INIT_OPTIONS_INIT",
-                             options->struct_size);
     if (options->size < 0 || (options->size > 0 && (options->rank < 0 || options->rank >= options->size)))
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: rank %d of %d is not possible", options->rank,
                              options->size);
@@ -140,7 +151,8 @@ static kith_status open_store(kith_ctx *ctx, const kith_init_options *options)
 /* "auto" across hosts needs to know what all ranks can use. */
 static kith_status agree_backends(kith_ctx *ctx)
 {
-    if (ctx->node_count == 1 || strcmp(ctx->backend, "auto") != 0)
+    bool is_auto = strcmp(ctx->backend, "auto") == 0 || ctx->device_facts != NULL; /* beside a backend for devices */
+    if (ctx->node_count == 1 || !is_auto)
         return KITH_OK;
     const kith_backend *found;
     unsigned char own[2] = { ki_registry_has("ucx") && ki_registry_find("ucx", &found) == KITH_OK,
@@ -209,8 +221,12 @@ static kith_status join(kith_ctx *ctx, const kith_init_options *options)
         status = open_store(ctx, options);
     if (status != KITH_OK)
         return status;
+    const char *device = options->device != NULL ? options->device : ki_config_get(ctx->config, "device");
+    bool wants_device = false;
     ctx->node_of = (int *)ki_calloc(&ctx->allocator, (size_t)ctx->size, sizeof(int));
-    status = ki_join(ctx, ctx->node_of != NULL ? KITH_OK : KITH_ERR_NO_MEMORY);
+    status = ki_join(ctx, ctx->node_of != NULL ? KITH_OK : KITH_ERR_NO_MEMORY, *device != '\0', &wants_device);
+    if (status == KITH_OK)
+        status = ki_ctx_open_device(ctx, device, wants_device);
     if (status == KITH_OK)
         status = agree_backends(ctx);
     if (status == KITH_OK)
@@ -237,6 +253,7 @@ static void tear_down(kith_ctx *ctx, bool is_orderly)
     }
     ki_release_persistent(ctx, NULL);
     ki_instances_close(ctx);
+    ki_ctx_close_device(ctx);
     ki_store_close(ctx->store, is_orderly, ki_deadline_after_ms(ctx->connect_timeout_ms));
     ki_ops_fini(ctx);
     ki_select_destroy(ctx->select);
@@ -248,12 +265,13 @@ static void tear_down(kith_ctx *ctx, bool is_orderly)
 
 kith_status kith_init(const kith_init_options *options, kith_ctx **ctx)
 {
-    const kith_init_options none = KITH_INIT_OPTIONS_INIT;
-    if (options == NULL)
-        options = &none;
+    kith_init_options own = KITH_INIT_OPTIONS_INIT;
     if (ctx == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_init: the pointer for the context is NULL");
-    kith_status status = check_options(options);
+    kith_status status = take_options(options, &own);
+    options = &own;
+    if (status == KITH_OK)
+        status = check_options(options);
     if (status != KITH_OK)
         return status;
     kith_ctx *made = ki_ctx_alloc();
@@ -305,6 +323,7 @@ kith_status kith_finalize(kith_ctx *ctx)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_finalize: not a context, or finalized before");
     bool is_healthy = ctx->world->status == KITH_OK;
     for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
+        ki_device_drain(g);
         if (g->queue_head == NULL && g->messages == NULL)
             continue;
         ki_group_fail(g, KITH_ERR_ABORTED, "group '%s' was finalized with requests pending", g->name);
@@ -327,6 +346,7 @@ void kith_abandon(kith_ctx *ctx)
             continue;
         ki_group_fail(g, KITH_ERR_ABORTED, "the context was abandoned");
         g->backend->group_abort(g->bg);
+        ki_group_device_abort(g);
         ki_group_end_requests(g);
     }
     tear_down(ctx, false);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "check.h"
+#include "device/staged.h"
 #include "hier.h"
 #include "op.h"
 #include "progress.h"
@@ -23,6 +24,8 @@ int ki_op_column(const ki_op *op)
         return 0;
     if (op->builtin < KITH_OP_BUILTIN_COUNT)
         return op->builtin;
+    if (op->builtin == KI_OP_PREMUL_SUM)
+        return KITH_OP_BUILTIN_COUNT + 2;
     return op->is_commutative ? KITH_OP_BUILTIN_COUNT : KITH_OP_BUILTIN_COUNT + 1;
 }
 
@@ -35,7 +38,7 @@ static bool is_native(const kith_group *group, const kith_be_coll *coll, const k
 
 /* Nothing to move, on any rank: everyone is done at once, whether the operation is queued or not. Where counts come in
  * arrays, one rank's zero says nothing about the others. */
-static bool is_empty(const kith_be_coll *coll)
+bool ki_coll_is_empty(const kith_be_coll *coll)
 {
     switch (coll->kind) {
     case KITH_ALL_REDUCE:
@@ -57,7 +60,7 @@ kith_status ki_dispatch_path(const kith_group *group, const kith_be_coll *coll, 
 {
     bool is_forced = ki_select_forced(group->ctx->select, coll->kind) != NULL;
     *algo = NULL;
-    if (group->size == 1 || is_empty(coll))
+    if (group->size == 1 || ki_coll_is_empty(coll))
         *path = KI_PATH_LOCAL;
     else if (!is_forced && ki_hier_can(group, coll, op))
         *path = KI_PATH_HIER;
@@ -118,7 +121,7 @@ void ki_dispatch_local(const kith_be_coll *coll, const ki_reducer *reducer)
 
 /* ---- requests ---- */
 
-static void fill_args(kith_request *request)
+void ki_dispatch_fill(kith_request *request)
 {
     kith_group *group = request->group;
     request->args = (ki_algo_args){
@@ -135,13 +138,19 @@ static void fill_args(kith_request *request)
 
 kith_status ki_dispatch_begin(kith_request *request)
 {
-    fill_args(request);
+    ki_dispatch_fill(request);
     request->path = KI_PATH_LOCAL;
     if (request->group->is_check && request->group->size > 1) {
         request->state = KI_STATE_CHECKING;
         return ki_check_start(request);
     }
     return ki_dispatch_start(request);
+}
+
+kith_status ki_dispatch_start_part(kith_request *part)
+{
+    ki_dispatch_fill(part);
+    return ki_dispatch_start(part);
 }
 
 kith_status ki_dispatch_check(kith_request *request, bool *is_done)
@@ -159,7 +168,11 @@ kith_status ki_dispatch_start(kith_request *request)
 {
     kith_group *group = request->group;
     const ki_op *op = request->coll.reducer != NULL ? request->reducer.op : NULL;
-    kith_status status = ki_dispatch_path(group, &request->coll, op, &request->args, &request->path, &request->algo);
+    kith_status status = KITH_OK;
+    if (request->way == KI_WAY_STAGED)
+        request->path = KI_PATH_STAGED;
+    else
+        status = ki_dispatch_path(group, &request->coll, op, &request->args, &request->path, &request->algo);
     if (status != KITH_OK)
         return status;
     request->state = KI_STATE_RUNNING;
@@ -174,6 +187,8 @@ kith_status ki_dispatch_start(kith_request *request)
         return start_algo(request);
     case KI_PATH_HIER:
         return ki_hier_start(request);
+    case KI_PATH_STAGED:
+        return ki_staged_start(request);
     }
     return ki_fail(KITH_ERR_INTERNAL, "unknown path %d", (int)request->path);
 }
@@ -195,6 +210,8 @@ kith_status ki_dispatch_step(kith_request *request, bool *is_done)
         return ki_executor_step(&request->executor, is_done);
     case KI_PATH_HIER:
         return ki_hier_step(request, is_done);
+    case KI_PATH_STAGED:
+        return ki_staged_step(request, is_done);
     }
     return KITH_OK;
 }
@@ -212,12 +229,16 @@ void ki_dispatch_cancel(kith_request *request)
         ki_executor_cancel(&request->executor);
     else if (request->path == KI_PATH_HIER)
         ki_hier_cancel(request);
+    else if (request->path == KI_PATH_STAGED)
+        ki_staged_cancel(request);
 }
 
 void ki_dispatch_finish(kith_request *request)
 {
     ki_check_release(request);
     ki_hier_release(request);
+    if (request->way == KI_WAY_STAGED)
+        ki_staged_finish(request);
     if (!request->is_persistent)
         ki_op_unuse(request->group->ctx, request->op_number);
 }
@@ -231,6 +252,9 @@ void ki_dispatch_release(kith_request *request)
 unsigned char *ki_dispatch_missing(kith_request *request)
 {
     kith_group *group = request->group;
+    bool is_staged = request->state == KI_STATE_RUNNING && request->way == KI_WAY_STAGED;
+    if (is_staged && ki_staged_inner(request) != NULL)
+        return ki_dispatch_missing(ki_staged_inner(request));
     unsigned char *mask = (unsigned char *)calloc((size_t)group->size, 1);
     if (mask == NULL)
         return NULL;

@@ -4,6 +4,7 @@
  *   native   the backend's own collective
  *   algo     a plan of core/algo over the backend's messages
  *   hier     a plan over the group's node and leader groups
+ *   staged   device memory: copied to the host, run as one of these, copied back (device/staged.h)
  *
  * The way is a pure function of (operation, group) where the group's tables were agreed at its creation, so all ranks
  * go the same way.
@@ -18,6 +19,9 @@
 /* How op appears in a group's native table. */
 int ki_op_column(const ki_op *op);
 
+/* Nothing to move, on any rank. */
+bool ki_coll_is_empty(const kith_be_coll *coll);
+
 /* The way; for KI_PATH_ALGO also the algorithm. Fails when a forced algorithm does not exist or cannot do it. */
 kith_status ki_dispatch_path(const kith_group *group, const kith_be_coll *coll, const ki_op *op,
                              const ki_algo_args *args, ki_path *path, const ki_algo **algo);
@@ -26,6 +30,9 @@ kith_status ki_dispatch_path(const kith_group *group, const kith_be_coll *coll, 
 kith_status ki_dispatch_begin(kith_request *request);
 kith_status ki_dispatch_check(kith_request *request, bool *is_done);
 kith_status ki_dispatch_start(kith_request *request);
+/* The same for a request that stands in no queue: part of another one, which was checked. */
+kith_status ki_dispatch_start_part(kith_request *part);
+void ki_dispatch_fill(kith_request *request); /* request->args, for those who need them before */
 kith_status ki_dispatch_step(kith_request *request, bool *is_done);
 void ki_dispatch_cancel(kith_request *request);
 void ki_dispatch_finish(kith_request *request);  /* ended, one way or the other */

@@ -5,6 +5,7 @@
 #include "group.h"
 
 #include "base/error.h"
+#include "device/group.h"
 #include "exchange.h"
 #include "progress.h"
 #include <stdio.h>
@@ -277,6 +278,7 @@ kith_status kith_group_abort(kith_group *group)
     KI_CHECK_GROUP(group, "kith_group_abort");
     atomic_store_explicit(&group->abort_flag, 1, memory_order_release);
     group->backend->group_abort(group->bg);
+    ki_group_device_abort(group);
     if (group->node != NULL)
         kith_group_abort(group->node);
     if (group->leaders != NULL)
@@ -303,7 +305,11 @@ const char *kith_group_name(const kith_group *group)
 
 const char *kith_group_backend(const kith_group *group)
 {
-    return ki_group_is_valid(group) ? group->backend->name : "";
+    if (!ki_group_is_valid(group))
+        return "";
+    bool is_device_only =
+        group->device != NULL && group->device->bg != NULL && strcmp(group->device->backend->name, group->wanted) == 0;
+    return is_device_only ? group->device->backend->name : group->backend->name;
 }
 
 kith_ctx *kith_group_ctx(const kith_group *group)

@@ -20,6 +20,9 @@ kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int
 /* Takes it out of its context and frees it, pending requests end as aborted. */
 void ki_group_dispose(kith_group *group);
 
+/* Asks a backend once for everything it can do: table [KITH_COLL_COUNT]. */
+kith_status ki_group_ask(const kith_backend *backend, void *bg, ki_native (*table)[KI_QUERY_OPS]);
+
 /* Backend for these members when the user asked for `wanted` ("auto", a name). */
 const char *ki_group_choose_backend(const kith_ctx *ctx, const char *wanted, const int *world_ranks, int size);
 

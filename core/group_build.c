@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "device/group.h"
 #include "exchange.h"
 #include "group.h"
 #include "instance.h"
@@ -64,6 +65,9 @@ static kith_status allocate(kith_group *group, const ki_group_spec *spec)
         memcpy(group->world_ranks, spec->world_ranks, (size_t)spec->size * sizeof(int));
     if (group->world_ranks == NULL || group->node_of == NULL || group->trace == NULL)
         return ki_fail(KITH_ERR_NO_MEMORY, "group '%s': no memory for %d ranks", spec->name, spec->size);
+    if (ctx->device != NULL &&
+        (group->device = (struct ki_group_device *)ki_calloc(a, 1, sizeof *group->device)) == NULL)
+        return KITH_ERR_NO_MEMORY;
     number_nodes(group);
     return ki_order_create(spec->size, NULL, &group->order);
 }
@@ -88,18 +92,19 @@ static void unlink_group(kith_group *group)
         group->next->previous = group->previous;
 }
 
-/* Asks the backend once for everything it can do. */
-static kith_status ask_backend(kith_group *group)
+kith_status ki_group_ask(const kith_backend *backend, void *bg, ki_native (*table)[KI_QUERY_OPS])
 {
     for (int kind = 0; kind < KITH_COLL_COUNT; kind++) {
         for (int column = 0; column < KI_QUERY_OPS; column++) {
-            ki_native *native = &group->native[kind][column];
+            ki_native *native = &table[kind][column];
             for (int dtype = 0; dtype < KITH_DTYPE_COUNT; dtype++) {
-                bool is_builtin = column < KITH_OP_BUILTIN_COUNT;
-                kith_be_query query = { (kith_coll_kind)kind, (kith_dtype)dtype, is_builtin ? column : -1,
-                                        column != KITH_OP_BUILTIN_COUNT + 1 };
+                kith_be_query query = { .kind = (kith_coll_kind)kind,
+                                        .dtype = (kith_dtype)dtype,
+                                        .op = column < KITH_OP_BUILTIN_COUNT ? column : -1,
+                                        .is_reducer_commutative = column != KITH_OP_BUILTIN_COUNT + 1,
+                                        .is_premul_sum = column == KITH_OP_BUILTIN_COUNT + 2 };
                 kith_be_answer answer = { 0, 0, NULL };
-                kith_status status = group->backend->query(group->bg, &query, &answer);
+                kith_status status = backend->query(bg, &query, &answer);
                 if (status != KITH_OK)
                     return status;
                 native->dtypes |= (uint32_t)(answer.is_native != 0) << dtype;
@@ -153,7 +158,7 @@ static kith_status open_backend(kith_group *group, const char *name)
         .is_one_node = group->node_count == 1,
     };
     status = group->backend->group_create(group->instance->be, &info, &group->bg);
-    return status == KITH_OK ? ask_backend(group) : status;
+    return status == KITH_OK ? ki_group_ask(group->backend, group->bg, group->native) : status;
 }
 
 /* Closing round: everyone's status, then the facts. */
@@ -261,10 +266,16 @@ kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group 
     snprintf(made->name, sizeof made->name, "%s", spec->name);
     snprintf(made->wanted, sizeof made->wanted, "%s", spec->backend);
     link_group(made);
+    bool is_device_only = false;
     kith_status status = allocate(made, spec);
     if (status == KITH_OK)
-        status = open_backend(made, ki_group_choose_backend(ctx, spec->backend, spec->world_ranks, spec->size));
+        status = ki_device_backend_check(ctx, spec->backend, &is_device_only);
+    const char *host = is_device_only ? "auto" : spec->backend;
+    if (status == KITH_OK)
+        status = open_backend(made, ki_group_choose_backend(ctx, host, spec->world_ranks, spec->size));
     status = made->world_ranks != NULL ? close_creation(made, status) : ki_group_give_up(ctx, spec, status);
+    if (status == KITH_OK)
+        status = ki_group_device_open(made, is_device_only ? spec->backend : NULL);
     made->is_ready = true;
     made->is_fast = status == KITH_OK && !made->is_check && !is_any_forced(made);
     if (status == KITH_OK && wants_hier(made))
@@ -286,6 +297,7 @@ void ki_group_dispose(kith_group *group)
         return;
     kith_ctx *ctx = group->ctx;
     if (group->handle.magic == KI_GROUP_MAGIC) {
+        ki_device_drain(group);
         ki_group_fail(group, KITH_ERR_ABORTED, "group '%s' was destroyed", group->name);
         ki_group_end_requests(group);
         ki_release_persistent(ctx, group);
@@ -293,6 +305,7 @@ void ki_group_dispose(kith_group *group)
     ki_group_dispose(group->node);
     ki_group_dispose(group->leaders);
     ki_memory_free_all(group);
+    ki_group_device_close(group);
     if (group->bg != NULL)
         group->backend->group_destroy(group->bg);
     unlink_group(group);

@@ -8,6 +8,7 @@
 #include "algo/select.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "device/device.h"
 #include "layers/compute/blas.h"
 #include "object.h"
 #include "registry.h"
@@ -93,7 +94,7 @@ static void add_backend(const module_list *list, int first, ki_text *text)
 /* Backends that the project has, but whose modules are not installed. */
 static void add_absent(const module_list *list, ki_text *text)
 {
-    static const char *const known[] = { "ucx", "mpi" };
+    static const char *const known[] = { "ucx", "mpi", "nccl" };
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
         bool is_there = false;
         for (int i = 0; i < list->count; i++)
@@ -121,6 +122,48 @@ static void add_backends(const module_list *list, ki_text *text)
     }
     add_absent(list, text);
     ki_text_add(text, "]");
+}
+
+/* ---- devices ---- */
+
+static void add_device(const ki_device_ops *ops, int ordinal, ki_text *text)
+{
+    kith_device_info info = KITH_DEVICE_INFO_INIT;
+    if (ops->describe(ordinal, &info) != KITH_OK) {
+        ki_text_add(text, "{\"ordinal\":%d,\"reason\":", ordinal);
+        ki_text_add_json(text, kith_error_detail());
+        ki_text_add(text, "}");
+        return;
+    }
+    ki_text_add(text, "{\"ordinal\":%d,\"name\":", ordinal);
+    ki_text_add_json(text, info.name);
+    ki_text_add(text, ",\"uuid\":");
+    ki_text_add_json(text, info.uuid);
+    ki_text_add(text, ",\"pci\":");
+    ki_text_add_json(text, info.pci);
+    ki_text_add(text,
+                ",\"compute_capability\":\"%d.%d\",\"processors\":%d,\"memory_nbytes\":%llu,\"free_nbytes\":%llu}",
+                info.major, info.minor, info.processors, (unsigned long long)info.memory_nbytes,
+                (unsigned long long)info.free_nbytes);
+}
+
+static void add_devices(ki_text *text)
+{
+    const ki_device_ops *ops;
+    const char *summary;
+    int count = 0;
+    bool is_there = ki_device_module(&ops, &summary) == KITH_OK && ops->count(&count) == KITH_OK;
+    ki_text_add(text,
+                "\"devices\":[{\"name\":\"host\",\"available\":true,\"reason\":\"memory of this process\"},"
+                "{\"name\":\"cuda\",\"available\":%s,\"reason\":",
+                is_there ? "true" : "false");
+    ki_text_add_json(text, summary);
+    ki_text_add(text, ",\"devices\":[");
+    for (int i = 0; is_there && i < count; i++) {
+        ki_text_add(text, "%s", i > 0 ? "," : "");
+        add_device(ops, i, text);
+    }
+    ki_text_add(text, "]}]");
 }
 
 /* ---- matrix products ---- */
@@ -227,8 +270,9 @@ static kith_status compose(const module_list *list, ki_text *text)
     if (status == KITH_OK) {
         ki_text_add(text, "{\"version\":\"%s\",\"kernels\":\"%s\",", KITH_VERSION_STRING, ki_kernels_isa());
         add_backends(list, text);
-        ki_text_add(text,
-                    ",\"devices\":[{\"name\":\"host\",\"available\":true,\"reason\":\"memory of this process\"}],");
+        ki_text_add(text, ",");
+        add_devices(text);
+        ki_text_add(text, ",");
         add_blas(text);
         ki_text_add(text, ",");
         add_config(config, text);

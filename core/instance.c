@@ -8,8 +8,11 @@
 #include "base/error.h"
 #include "base/ifname.h"
 #include "base/log.h"
+#include "device/group.h"
 #include "exchange.h"
 #include "progress.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *ki_ctx_setting(const kith_ctx *ctx, const char *name, const char *default_value)
@@ -52,7 +55,7 @@ static void host_agree(void *cookie, const char *name, uint64_t value)
 {
     kith_ctx *ctx = ((ki_instance *)cookie)->ctx;
     for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
-        if (g->is_ready || g->instance != cookie)
+        if (g->is_ready || (g->instance != cookie && (g->device == NULL || g->device->instance != cookie)))
             continue;
         g->agreed_hash = ki_hash(g->agreed_hash, name, strlen(name));
         g->agreed_hash = ki_hash(g->agreed_hash, &value, sizeof value);
@@ -64,6 +67,44 @@ static kith_status host_exchange(void *group_cookie, kith_status mine, const voi
 {
     kith_group *group = (kith_group *)group_cookie;
     return ki_group_exchange(group, group->name, mine, in, nbytes, out);
+}
+
+static void note_key(const kith_group *group, const char *name, char *key, size_t nbytes)
+{
+    snprintf(key, nbytes, "note/%016llx/%s", (unsigned long long)group->id, name);
+}
+
+static kith_status host_put(void *group_cookie, const char *name, const void *note, size_t nbytes)
+{
+    kith_group *group = (kith_group *)group_cookie;
+    char key[160];
+    if (nbytes > KITH_BE_NOTE_NBYTES)
+        return ki_fail(KITH_ERR_INTERNAL, "a backend's note '%s' has %zu bytes, %d are allowed", name, nbytes,
+                       KITH_BE_NOTE_NBYTES);
+    note_key(group, name, key, sizeof key);
+    return group->ctx->store != NULL ? ki_store_set(group->ctx->store, key, note, nbytes)
+                                     : KITH_OK; /* one rank alone */
+}
+
+static kith_status host_get(void *group_cookie, const char *name, void *note, size_t nbytes)
+{
+    kith_group *group = (kith_group *)group_cookie;
+    char key[160];
+    void *value = NULL;
+    size_t got = 0;
+    note_key(group, name, key, sizeof key);
+    if (group->ctx->store == NULL) /* a job of one rank */
+        return KITH_ERR_BUSY;
+    kith_status status = ki_store_get(group->ctx->store, key, 1, &value, &got);
+    if (status == KITH_ERR_TIMEOUT)
+        return KITH_ERR_BUSY;
+    if (status == KITH_OK && got != nbytes)
+        status =
+            ki_fail(KITH_ERR_INTERNAL, "a backend's note '%s' has %zu bytes, %zu were expected", name, got, nbytes);
+    if (status == KITH_OK)
+        memcpy(note, value, nbytes);
+    free(value);
+    return status;
 }
 
 static void host_peer_failed(void *group_cookie, int peer, const char *why)
@@ -101,6 +142,9 @@ static void fill_host(ki_instance *instance)
         .exchange = host_exchange,
         .peer_failed = host_peer_failed,
         .job_id = ctx->job_id,
+        .device = ctx->device != NULL ? ctx->device->ordinal : -1,
+        .put = host_put,
+        .get = host_get,
     };
 }
 

@@ -29,6 +29,7 @@ typedef struct hello {
     uint64_t nonce; /* rank 0's becomes the job's id */
     uint64_t settings_hash;
     int32_t local_rank, local_size; /* what the launcher said; size 0: nothing */
+    int32_t wants_device, pad;
     cpu_set_t cpus;
 } hello;
 
@@ -136,7 +137,7 @@ static kith_status compare(kith_ctx *ctx, const int *ranks, const hello *all, co
     return KITH_OK;
 }
 
-kith_status ki_join(kith_ctx *ctx, kith_status mine)
+kith_status ki_join(kith_ctx *ctx, kith_status mine, bool wants_device, bool *some_want_device)
 {
     size_t size = (size_t)ctx->size;
     hello own, *all = (hello *)calloc(size, sizeof *all);
@@ -149,6 +150,7 @@ kith_status ki_join(kith_ctx *ctx, kith_status mine)
     memset(settings, 0, sizeof settings);
     agreed_settings(ctx, settings, sizeof settings);
     fill_hello(ctx, settings, &own);
+    own.wants_device = wants_device;
     kith_status status = ranks == NULL ? mine
                                        : ki_boot_exchange(ctx, "join/hello", "kith_init", ranks, ctx->rank, ctx->size,
                                                           mine, &own, sizeof own, all);
@@ -158,6 +160,9 @@ kith_status ki_join(kith_ctx *ctx, kith_status mine)
         ctx->job_id = all[0].nonce;
         number_hosts(ctx, all);
         look_around(ctx, all);
+        *some_want_device = false;
+        for (int r = 0; r < ctx->size; r++)
+            *some_want_device |= all[r].wants_device != 0;
         if (own.local_size > 0 && own.local_size != ctx->local_size)
             ki_log(KITH_LOG_WARN, "the launcher said %d local ranks, %d share this host's memory", own.local_size,
                    ctx->local_size);

@@ -37,7 +37,7 @@ extern uint64_t ki_process_mark;
 
 #define KI_MAX_INSTANCES 8
 #define KI_OP_FIRST_DYNAMIC 1000
-#define KI_QUERY_OPS (KITH_OP_BUILTIN_COUNT + 2) /* built-in, commutative other, non-commutative other */
+#define KI_QUERY_OPS (KITH_OP_BUILTIN_COUNT + 3) /* built-in, commutative other, non-commutative other, premul_sum */
 
 /* One backend opened for one context. */
 typedef struct ki_instance {
@@ -92,6 +92,10 @@ typedef struct ki_handle {
     struct ki_handle *next_free;
 } ki_handle;
 
+struct ki_device_fact;
+struct ki_stage;
+struct ki_group_device;
+
 struct kith_ctx {
     ki_handle handle;
     kith_allocator allocator;
@@ -122,6 +126,9 @@ struct kith_ctx {
     char backend[32];       /* what the user asked for; "auto" by default */
     ki_op_entry **ops;      /* [op_count]; entries stay at their address */
     int op_count;
+    kith_device *device;    /* NULL: operations take host memory alone */
+    struct ki_stage *stage; /* where device memory passes through the host; NULL: not needed yet */
+    struct ki_device_fact *device_facts; /* [size], see device/facts.h; NULL: no rank has a device */
 };
 
 /* What the backend said about a collective with an operator, asked once at creation: a bit per dtype. */
@@ -152,6 +159,7 @@ struct kith_group {
     uint32_t trace_capacity, trace_next;
     ki_native native[KITH_COLL_COUNT][KI_QUERY_OPS];
     int64_t timeout_ms;
+    struct ki_group_device *device; /* NULL: the context has no device */
     /* cold */
     bool is_check;
     bool is_internal;         /* part of another group's hierarchical plan */
@@ -170,12 +178,14 @@ struct kith_group {
     int *world_ranks, *node_of; /* [size] */
     int node_count;           /* hosts among the members */
     char reason[512];         /* why status is not KITH_OK */
-    kith_request *messages;   /* running sends and receives */
+    kith_request *messages;   /* running sends and receives, and what runs on the device */
     kith_group *node, *leaders; /* hierarchical plan: members of this host; lowest rank of each host (NULL elsewhere) */
     kith_group *next, *previous;
 };
 
-typedef enum ki_path { KI_PATH_LOCAL, KI_PATH_NATIVE, KI_PATH_ALGO, KI_PATH_HIER } ki_path;
+typedef enum ki_path { KI_PATH_LOCAL, KI_PATH_NATIVE, KI_PATH_ALGO, KI_PATH_HIER, KI_PATH_STAGED } ki_path;
+/* Whose memory, and how it travels: see device/group.h. */
+typedef enum ki_way { KI_WAY_HOST, KI_WAY_STAGED, KI_WAY_WAITING, KI_WAY_DEVICE } ki_way;
 typedef enum ki_request_kind { KI_REQUEST_COLL, KI_REQUEST_SEND, KI_REQUEST_RECV } ki_request_kind;
 typedef enum ki_request_state {
     KI_STATE_IDLE,
@@ -187,6 +197,8 @@ typedef enum ki_request_state {
 
 struct ki_hier;
 struct ki_check;
+struct ki_stage_block;
+#define KI_STAGED_NBYTES 128
 
 /* The group of a mesh along the axes of mask. */
 typedef struct ki_mesh_group {
@@ -239,6 +251,20 @@ struct kith_request {
     kith_dtype dtype;
     size_t received;          /* bytes */
     kith_be_slot slot;
+    /* device memory (device/group.h) */
+    ki_way way;
+    bool is_queued;           /* stands in the queue, else in the group's list of messages */
+    bool is_detached;         /* nobody waits for it any more */
+    bool has_stream;          /* the group's, when it was posted */
+    bool has_order;           /* ends when order_stream is behind it */
+    bool is_unstarted;        /* a message that waits for its buffer or for its turn */
+    int phase;                /* of a staged message */
+    uint64_t number;          /* of a message, in the order of posting */
+    void *stream, *order_stream;
+    void *ready;              /* event behind what the stream held; NULL: the buffers are ready */
+    void *buffer;             /* of a staged message: the caller's */
+    struct ki_stage_block *block;
+    uint64_t staged[KI_STAGED_NBYTES / 8]; /* of a staged collective: device/staged.c */
     kith_request *next, *previous; /* queue, or the group's list of messages */
     kith_request *next_persistent, *previous_persistent;
 };

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "device/message.h"
 #include "object.h"
 #include "progress.h"
 #include "request.h"
@@ -63,6 +64,10 @@ static kith_status make(kith_group *group, ki_request_kind kind, const char *fun
     made->dtype = dtype;
     made->op_number = -1;
     made->deadline_ns = ki_deadline_after_ms(group->timeout_ms);
+    if (ki_device_is_asked() && (status = ki_device_classify_message(made)) != KITH_OK) {
+        ki_request_release(made);
+        return status;
+    }
     *request = made;
     return KITH_OK;
 }
@@ -141,7 +146,9 @@ static inline short_message short_of(ki_request_kind kind, const void *buffer, s
                                      int peer, int tag)
 {
     return (short_message){
-        .kind = kind, .dtype = dtype, .msg = { peer, (uint64_t)tag, (void *)(uintptr_t)buffer, nbytes }
+        .kind = kind,
+        .dtype = dtype,
+        .msg = { .peer = peer, .tag = (uint64_t)tag, .buffer = (void *)(uintptr_t)buffer, .nbytes = nbytes }
     };
 }
 
@@ -168,8 +175,8 @@ static inline void start_short(kith_group *group, short_message *m)
     bool is_send = m->kind == KI_REQUEST_SEND;
     m->record = ki_trace_begin(group, is_send ? KI_TRACE_SEND : KI_TRACE_RECV, m->msg.nbytes, m->dtype, 0, m->msg.peer,
                                m->msg.tag);
-    kith_status status = is_send ? backend->send_start(group->bg, &m->msg, &m->slot)
-                                 : backend->recv_start(group->bg, &m->msg, &m->slot);
+    kith_status status =
+        is_send ? backend->send_start(group->bg, &m->msg, &m->slot) : backend->recv_start(group->bg, &m->msg, &m->slot);
     if (status != KITH_OK)
         end_short(group, m, status);
 }
@@ -255,6 +262,49 @@ static inline kith_status run_short(kith_group *group, short_message *list, int 
     return KITH_OK;
 }
 
+/* ---- blocking, on device memory ---- */
+
+/* Some of it may be a device's, or have to wait for its turn behind such a one. */
+static bool is_special(const kith_group *group, const short_message *list, int count)
+{
+    bool is_device = false;
+    for (int i = 0; ki_device_is_asked() && i < count; i++)
+        if (ki_device_touches(group, list[i].msg.buffer, NULL, &is_device) != KITH_OK || is_device ||
+            ki_message_must_wait(group, list[i].kind, list[i].msg.peer, list[i].msg.tag))
+            return true;
+    return false;
+}
+
+/* As requests. All are posted, as one where the device's backend has that, before any is waited for. */
+static kith_status run_requests(kith_group *group, const char *function, short_message *list, int count)
+{
+    kith_request *requests[2] = { NULL, NULL };
+    kith_status status = ki_device_batch_begin(group);
+    int started = 0;
+    for (; status == KITH_OK && started < count; started++) {
+        const short_message *m = &list[started];
+        status = start(group, m->kind, function, m->msg.buffer, m->msg.nbytes, KITH_UINT8, m->msg.peer, (int)m->msg.tag,
+                       &requests[started]);
+        if (status != KITH_OK)
+            break;
+    }
+    kith_status ended = ki_device_batch_end(group);
+    if (status == KITH_OK)
+        status = ended;
+    for (int i = 0; i < started; i++) {
+        if (status != KITH_OK && requests[i]->state != KI_STATE_DONE)
+            ki_request_cancel(requests[i], status);
+        kith_status one = ki_device_finish(requests[i], &list[i].received);
+        status = status == KITH_OK ? one : status;
+    }
+    return status;
+}
+
+static kith_status run_any(kith_group *group, const char *function, short_message *list, int count)
+{
+    return is_special(group, list, count) ? run_requests(group, function, list, count) : run_short(group, list, count);
+}
+
 kith_status kith_send(kith_group *group, const void *buffer, size_t count, kith_dtype dtype, int to, int tag)
 {
     size_t nbytes = 0;
@@ -262,7 +312,7 @@ kith_status kith_send(kith_group *group, const void *buffer, size_t count, kith_
     if (status != KITH_OK)
         return status;
     short_message m = short_of(KI_REQUEST_SEND, buffer, nbytes, dtype, to, tag);
-    return run_short(group, &m, 1);
+    return run_any(group, "kith_send", &m, 1);
 }
 
 kith_status kith_recv(kith_group *group, void *buffer, size_t count, kith_dtype dtype, int from, int tag,
@@ -273,7 +323,7 @@ kith_status kith_recv(kith_group *group, void *buffer, size_t count, kith_dtype 
     if (status != KITH_OK)
         return status;
     short_message m = short_of(KI_REQUEST_RECV, buffer, nbytes, dtype, from, tag);
-    status = run_short(group, &m, 1);
+    status = run_any(group, "kith_recv", &m, 1);
     if (status == KITH_OK && received != NULL)
         *received = m.received / kith_dtype_nbytes(dtype);
     return status;
@@ -293,7 +343,7 @@ kith_status kith_sendrecv(kith_group *group, const void *send, size_t send_count
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_sendrecv: the buffers overlap");
     short_message both[2] = { short_of(KI_REQUEST_RECV, recv, taken, dtype, from, recv_tag),
                               short_of(KI_REQUEST_SEND, send, sent, dtype, to, send_tag) };
-    return run_short(group, both, 2);
+    return run_any(group, "kith_sendrecv", both, 2);
 }
 
 kith_status kith_batch_start(kith_group *group, const kith_p2p_args *members, size_t count, kith_request **requests)
@@ -308,20 +358,26 @@ kith_status kith_batch_start(kith_group *group, const kith_p2p_args *members, si
         if (status != KITH_OK)
             return ki_fail_context(status, "member %zu", i);
     }
-    for (size_t i = 0; i < count; i++) {
-        const kith_p2p_args *m = &members[i];
-        kith_status status = m->is_send
-                                 ? kith_send_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i])
-                                 : kith_recv_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, &requests[i]);
-        if (status == KITH_OK)
-            continue;
-        while (i-- > 0) { /* none was started, as promised */
-            if (requests[i]->state != KI_STATE_DONE)
-                ki_request_cancel(requests[i], status);
-            ki_request_collect(requests[i]);
-            requests[i] = NULL;
-        }
+    size_t started = 0;
+    kith_status status = ki_device_batch_begin(group);
+    if (status != KITH_OK)
         return status;
+    for (; started < count; started++) {
+        const kith_p2p_args *m = &members[started];
+        kith_request **request = &requests[started];
+        status = m->is_send ? kith_send_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, request)
+                            : kith_recv_start(group, m->buffer, m->count, m->dtype, m->peer, m->tag, request);
+        if (status != KITH_OK)
+            break;
     }
-    return KITH_OK;
+    kith_status ended = ki_device_batch_end(group);
+    if (status == KITH_OK)
+        status = ended;
+    while (status != KITH_OK && started-- > 0) { /* none was started, as promised */
+        if (requests[started]->state != KI_STATE_DONE)
+            ki_request_cancel(requests[started], status);
+        ki_request_collect(requests[started]);
+        requests[started] = NULL;
+    }
+    return status;
 }

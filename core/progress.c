@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "device/group.h"
 #include "request.h"
 #include "text.h"
 #include <sched.h>
@@ -42,6 +43,7 @@ void ki_group_fail(kith_group *group, kith_status status, const char *format, ..
     group->status = status;
     group->is_fast = false;
     ki_log(status == KITH_ERR_ABORTED ? KITH_LOG_INFO : KITH_LOG_ERROR, "%s", group->reason);
+    ki_group_device_abort(group); /* streams must not wait for what never comes */
     /* parts of a plan fail together */
     if (group->node != NULL)
         ki_group_fail(group->node, status, "%s", group->reason);
@@ -87,6 +89,7 @@ static void on_remote_abort(kith_ctx *ctx, int rank, uint64_t id)
         g->is_abort_told = true;
         ki_group_fail(g, KITH_ERR_ABORTED, "group '%s' was aborted by world rank %d", g->name, rank);
         g->backend->group_abort(g->bg);
+        ki_group_device_abort(g);
     }
 }
 
@@ -146,7 +149,7 @@ static void idle(kith_ctx *ctx, int64_t now, int64_t deadline_ns)
     if (deadline_ns != 0 && deadline_ns - now < most)
         most = deadline_ns - now;
     /* Sleeping on one backend is only right when nothing else can make progress. */
-    if (most > 0 && ctx->instance_count == 1 && ctx->instances[0].backend->idle != NULL)
+    if (most > 0 && ctx->instance_count == 1 && ctx->device == NULL && ctx->instances[0].backend->idle != NULL)
         ctx->instances[0].backend->idle(ctx->instances[0].be, most);
     else
         sched_yield();

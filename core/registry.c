@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NAME_NBYTES 64
 #ifndef KITH_MODULE_SUBDIR
@@ -122,7 +123,7 @@ static bool module_name(const char *file, char *name)
         return false;
     memcpy(name, file + start, stop);
     name[stop] = '\0';
-    return true;
+    return strcmp(name, "cuda") != 0; /* the module of devices */
 }
 
 static int compare_names(const struct dirent **a, const struct dirent **b)
@@ -132,14 +133,18 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return -strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* Called for each folder with modules; true: enough. */
+typedef bool (*folder_visit)(void *arg, const char *folder);
+
 /* One folder may be reached in several ways: modules are told apart by their real path. */
-static void scan_folder(const char *given)
+static bool scan_folder(void *arg, const char *given)
 {
     struct dirent **entries;
     char folder[PATH_MAX];
+    (void)arg;
     int count = realpath(given, folder) != NULL ? scandir(folder, &entries, NULL, compare_names) : -1;
     if (count < 0)
-        return;
+        return false;
     for (int i = 0; i < count; i++) {
         char name[NAME_NBYTES], path[PATH_MAX];
         if (module_name(entries[i]->d_name, name) &&
@@ -148,9 +153,10 @@ static void scan_folder(const char *given)
         free(entries[i]);
     }
     free(entries);
+    return false;
 }
 
-static void scan_path(const char *path)
+static bool each_of_path(const char *path, folder_visit visit, void *arg)
 {
     char folder[PATH_MAX];
     while (*path != '\0') {
@@ -158,40 +164,64 @@ static void scan_path(const char *path)
         if (length > 0 && length < sizeof folder) {
             memcpy(folder, path, length);
             folder[length] = '\0';
-            scan_folder(folder);
+            if (visit(arg, folder))
+                return true;
         }
         path += length + (path[length] == ':');
     }
+    return false;
 }
 
 /* The module folder next to libkith.so, wherever that was loaded from. */
-static void scan_own_folder(void)
+static bool each_own_folder(folder_visit visit, void *arg)
 {
     Dl_info info;
     if (dladdr((const void *)(uintptr_t)&ki_registry_find, &info) == 0 || info.dli_fname == NULL)
-        return;
+        return false;
     char folder[PATH_MAX], real[PATH_MAX];
     if (realpath(info.dli_fname, real) == NULL)
-        return;
+        return false;
     char *slash = strrchr(real, '/');
     if (slash == NULL)
-        return;
+        return false;
     *slash = '\0';
-    if (snprintf(folder, sizeof folder, "%s/%s", real, KITH_MODULE_SUBDIR) < (int)sizeof folder)
-        scan_folder(folder);
+    if (snprintf(folder, sizeof folder, "%s/%s", real, KITH_MODULE_SUBDIR) < (int)sizeof folder && visit(arg, folder))
+        return true;
     /* a program that holds the library statically lies in bin/, beside lib/ */
-    if (snprintf(folder, sizeof folder, "%s/../lib/%s", real, KITH_MODULE_SUBDIR) < (int)sizeof folder)
-        scan_folder(folder);
+    return snprintf(folder, sizeof folder, "%s/../lib/%s", real, KITH_MODULE_SUBDIR) < (int)sizeof folder &&
+           visit(arg, folder);
+}
+
+static bool each_folder(folder_visit visit, void *arg)
+{
+    const char *path = getenv("KITH_BACKEND_PATH");
+    return (path != NULL && each_of_path(path, visit, arg)) || each_own_folder(visit, arg);
 }
 
 /* Looks again each time: KITH_BACKEND_PATH may have changed. */
 static void scan(void)
 {
     add_module("shm", "");
-    const char *path = getenv("KITH_BACKEND_PATH");
-    if (path != NULL)
-        scan_path(path);
-    scan_own_folder();
+    each_folder(scan_folder, NULL);
+}
+
+typedef struct wanted_file {
+    const char *file;
+    char *path;
+    size_t nbytes;
+} wanted_file;
+
+static bool locate(void *arg, const char *folder)
+{
+    const wanted_file *wanted = (const wanted_file *)arg;
+    return snprintf(wanted->path, wanted->nbytes, "%s/%s", folder, wanted->file) < (int)wanted->nbytes &&
+           access(wanted->path, R_OK) == 0;
+}
+
+bool ki_registry_locate(const char *file, char *path, size_t nbytes)
+{
+    wanted_file wanted = { file, path, nbytes };
+    return each_folder(locate, &wanted);
 }
 
 /* ---- opening ---- */
@@ -265,11 +295,11 @@ static void ask(module *m, kith_status *status, char *reason, size_t nbytes)
     *status = m->backend->available(reason, nbytes);
 }
 
-kith_status ki_registry_find(const char *name, const kith_backend **backend)
+/* The usable one of that name. reasons: why the others are not. */
+static kith_status find(const char *name, const kith_backend **backend, ki_text *reasons, bool *is_known)
 {
-    ki_text reasons = { 0 };
-    bool is_known = false;
     kith_status status = KITH_ERR_UNSUPPORTED;
+    *is_known = false;
     pthread_mutex_lock(&lock);
     scan();
     for (module *m = modules; m != NULL && status != KITH_OK; m = m->next) {
@@ -280,10 +310,28 @@ kith_status ki_registry_find(const char *name, const kith_backend **backend)
         if (status == KITH_OK)
             *backend = m->backend;
         else
-            ki_text_add(&reasons, "%s%s: %s", is_known ? "; " : "", m->path[0] != '\0' ? m->path : "built in", reason);
-        is_known = true;
+            ki_text_add(reasons, "%s%s: %s", *is_known ? "; " : "", m->path[0] != '\0' ? m->path : "built in", reason);
+        *is_known = true;
     }
     pthread_mutex_unlock(&lock);
+    return status;
+}
+
+bool ki_registry_can(const char *name)
+{
+    ki_text reasons = { 0 };
+    const kith_backend *backend;
+    bool is_known;
+    kith_status status = find(name, &backend, &reasons, &is_known);
+    ki_text_fini(&reasons);
+    return status == KITH_OK;
+}
+
+kith_status ki_registry_find(const char *name, const kith_backend **backend)
+{
+    ki_text reasons = { 0 };
+    bool is_known;
+    kith_status status = find(name, backend, &reasons, &is_known);
     if (!is_known) {
         char names[256];
         ki_registry_names(names, sizeof names);

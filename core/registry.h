@@ -4,7 +4,8 @@
  * KITH_BACKEND_PATH and in the library's own module folder, found relative to libkith. A module is opened when somebody
  * asks for its name, once per process, and stays; a table with missing optional functions is completed with stubs
  * that return KITH_ERR_UNSUPPORTED, so callers never test for NULL, except where backend.h lets them choose
- * (coll_start, coll_run, idle, progress, launch, mem_...).
+ * (coll_start, coll_run, idle, progress, launch, mem_...). libkith_cuda.so is the module of devices (core/device) and
+ * no backend.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -19,8 +20,14 @@
  * used here. */
 kith_status ki_registry_find(const char *name, const kith_backend **backend);
 
+/* True when there is a usable one; says and logs nothing. */
+bool ki_registry_can(const char *name);
+
 /* True when a module file (or the built-in) of that name exists; opens nothing. */
 bool ki_registry_has(const char *name);
+
+/* The full path of a file that is looked for where modules are, in the same order; for modules that are no backends. */
+bool ki_registry_locate(const char *file, char *path, size_t nbytes);
 
 /* Calls visit for every backend file: opened and asked for availability when backend is not NULL, else reason says
  * why it could not be opened. For `kith info`. */

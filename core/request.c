@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "device/message.h"
+#include "device/staged.h"
 #include "dispatch.h"
 #include "progress.h"
 #include "trace.h"
@@ -44,7 +46,7 @@ static void append(kith_request **head, kith_request **tail, kith_request *reque
 static void unlink_request(kith_request *request)
 {
     kith_group *group = request->group;
-    bool is_coll = request->kind == KI_REQUEST_COLL;
+    bool is_coll = request->is_queued;
     if (request->previous != NULL)
         request->previous->next = request->next;
     else if (is_coll)
@@ -59,6 +61,23 @@ static void unlink_request(kith_request *request)
     group->ctx->active_requests--;
 }
 
+static void release(kith_request *request);
+
+/* Nobody collects it: its failure is the group's. */
+static void end_detached(kith_request *request)
+{
+    kith_group *group = request->group;
+    request->is_detached = false;
+    group->device->detached--;
+    if (request->status != KITH_OK)
+        ki_group_fail(group, request->status, "an earlier operation failed: %s",
+                      request->detail != NULL ? request->detail : "no memory for the detail");
+    if (request->is_persistent)
+        request->state = KI_STATE_IDLE;
+    else
+        release(request);
+}
+
 /* Ends an active request. The text of a failure is the thread's detail now; it is kept for whoever collects the
  * request. */
 static void end(kith_request *request, kith_status status)
@@ -69,21 +88,80 @@ static void end(kith_request *request, kith_status status)
     free(request->detail);
     request->detail = status != KITH_OK ? strdup(kith_error_detail()) : NULL;
     ki_trace_end_timed(request->group, request->trace_index, status);
+    if (request->is_detached)
+        end_detached(request);
 }
 
 /* ---- collectives ---- */
 
+/* All ranks came to this status before anything of the operation was sent. */
+static bool is_agreed(kith_status status)
+{
+    return status == KITH_ERR_MISMATCH || status == KITH_ERR_INVALID_ARG || status == KITH_ERR_UNSUPPORTED;
+}
+
+/* Says which operation failed. A collective that failed on the way leaves the others in an unknown place. A mismatch
+ * was agreed by all before anything was sent, so the group stays usable. */
+static void blame_coll(kith_request *request, kith_status status, bool is_verdict)
+{
+    kith_group *group = request->group;
+    char text[160];
+    ki_request_describe(request, text, sizeof text);
+    if (is_verdict) /* the same sentence on all ranks, whatever each of them called */
+        ki_fail_context(status, "group '%s'", group->name);
+    else
+        ki_fail_context(status, "%s on group '%s'", text, group->name);
+    if (!is_agreed(status))
+        ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
+}
+
+static void list_message(kith_request *request)
+{
+    kith_group *group = request->group;
+    request->is_queued = false;
+    request->previous = NULL;
+    request->next = group->messages;
+    if (group->messages != NULL)
+        group->messages->previous = request;
+    group->messages = request;
+    group->ctx->active_requests++;
+}
+
+static void post_on_device(kith_request *request)
+{
+    ki_device_post(request);
+    list_message(request);
+    if (request->status == KITH_OK)
+        return;
+    blame_coll(request, request->status, request->state == KI_STATE_CHECKING && is_agreed(request->status));
+    end(request, request->status);
+}
+
 kith_status ki_coll_post(kith_request *request)
 {
     kith_group *group = request->group;
-    request->coll.sequence = group->sequence++;
+    kith_status marked = KITH_OK;
+    request->coll.sequence = group->sequence;
     request->state = KI_STATE_QUEUED;
     request->status = KITH_OK;
+    request->is_queued = true;
     request->trace_index = ki_trace_begin(group, (int)request->coll.kind, request->coll.count, request->coll.dtype,
                                           request->op_number, request->coll.root, request->coll.sequence);
+    if (request->way == KI_WAY_HOST) {
+        group->sequence++;
+    } else {
+        marked = ki_device_mark_ready(request);
+        group->sequence += request->way == KI_WAY_STAGED ? ki_staged_pieces(request) : 1;
+        if (request->way == KI_WAY_DEVICE && marked == KITH_OK) {
+            post_on_device(request);
+            return KITH_OK;
+        }
+    }
     append(&group->queue_head, &group->queue_tail, request);
     group->ctx->active_requests++;
-    if (group->queue_head == request)
+    if (marked != KITH_OK)
+        ki_request_fail(request, marked);
+    else if (group->queue_head == request)
         ki_coll_step(request);
     return KITH_OK;
 }
@@ -109,18 +187,10 @@ static kith_status advance(kith_request *request, bool *is_done)
     return ki_dispatch_step(request, is_done);
 }
 
-/* All ranks came to this status before anything of the operation was sent. */
-static bool is_agreed(kith_status status)
-{
-    return status == KITH_ERR_MISMATCH || status == KITH_ERR_INVALID_ARG || status == KITH_ERR_UNSUPPORTED;
-}
-
 void ki_coll_step(kith_request *request)
 {
-    kith_group *group = request->group;
-    char text[160];
     bool is_done = false;
-    kith_status status = ki_group_refuse(group, "operation");
+    kith_status status = ki_group_refuse(request->group, "operation");
     if (status == KITH_OK)
         status = advance(request, &is_done);
     if (status == KITH_OK && !is_done)
@@ -128,15 +198,7 @@ void ki_coll_step(kith_request *request)
     if (status != KITH_OK) {
         bool is_verdict = request->state == KI_STATE_CHECKING && is_agreed(status);
         ki_dispatch_cancel(request);
-        ki_request_describe(request, text, sizeof text);
-        if (is_verdict) /* the same sentence on all ranks, whatever each of them called */
-            ki_fail_context(status, "group '%s'", group->name);
-        else
-            ki_fail_context(status, "%s on group '%s'", text, group->name);
-        /* A collective that failed on the way leaves the others in an unknown place. A mismatch was agreed by all
-         * before anything was sent, so the group stays usable. */
-        if (!is_agreed(status))
-            ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
+        blame_coll(request, status, is_verdict);
     }
     ki_dispatch_finish(request);
     end(request, status);
@@ -144,15 +206,43 @@ void ki_coll_step(kith_request *request)
 
 /* ---- messages ---- */
 
+static kith_status start_on_host(kith_request *request)
+{
+    kith_group *group = request->group;
+    memset(&request->slot, 0, sizeof request->slot);
+    return request->kind == KI_REQUEST_SEND ? group->backend->send_start(group->bg, &request->msg, &request->slot)
+                                            : group->backend->recv_start(group->bg, &request->msg, &request->slot);
+}
+
+/* In a group with a device. */
+static kith_status start_message(kith_request *request)
+{
+    kith_group *group = request->group;
+    if (request->way == KI_WAY_HOST || request->way == KI_WAY_WAITING)
+        request->way = ki_message_must_wait(group, request->kind, request->msg.peer, request->msg.tag) ? KI_WAY_WAITING
+                                                                                                       : KI_WAY_HOST;
+    if (request->way == KI_WAY_HOST)
+        return start_on_host(request);
+    request->number = group->device->message_count++;
+    kith_status status = ki_device_mark_ready(request);
+    if (status == KITH_OK && request->way == KI_WAY_DEVICE) {
+        ki_device_post(request);
+        return request->status;
+    }
+    if (status == KITH_OK)
+        status = ki_staged_message_start(request);
+    if (status != KITH_OK)
+        ki_staged_message_finish(request);
+    return status;
+}
+
 kith_status ki_message_post(kith_request *request)
 {
     kith_group *group = request->group;
     kith_status status = ki_group_refuse(group, request->kind == KI_REQUEST_SEND ? "send" : "receive");
     if (status != KITH_OK)
         return status;
-    memset(&request->slot, 0, sizeof request->slot);
-    status = request->kind == KI_REQUEST_SEND ? group->backend->send_start(group->bg, &request->msg, &request->slot)
-                                              : group->backend->recv_start(group->bg, &request->msg, &request->slot);
+    status = group->device != NULL ? start_message(request) : start_on_host(request);
     if (status != KITH_OK)
         return status;
     request->state = KI_STATE_RUNNING;
@@ -160,19 +250,45 @@ kith_status ki_message_post(kith_request *request)
     request->received = 0;
     request->trace_index = ki_trace_begin(group, request->kind == KI_REQUEST_SEND ? KI_TRACE_SEND : KI_TRACE_RECV,
                                           request->msg.nbytes, request->dtype, 0, request->msg.peer, request->msg.tag);
-    request->previous = NULL;
-    request->next = group->messages;
-    if (group->messages != NULL)
-        group->messages->previous = request;
-    group->messages = request;
-    group->ctx->active_requests++;
+    list_message(request);
     ki_message_step(request);
     return KITH_OK;
+}
+
+/* What passes through the host on its way, waits for its turn, or is on the device: messages and collectives. */
+static void step_on_device(kith_request *request)
+{
+    kith_group *group = request->group;
+    bool is_done = false, is_coll = request->kind == KI_REQUEST_COLL;
+    kith_status status = ki_group_refuse(group, is_coll                            ? "operation"
+                                                : request->kind == KI_REQUEST_SEND ? "send"
+                                                                                   : "receive");
+    if (status != KITH_OK) {
+        ki_request_cancel(request, status);
+        return;
+    }
+    status =
+        request->way == KI_WAY_DEVICE ? ki_device_step(request, &is_done) : ki_staged_message_step(request, &is_done);
+    if (status == KITH_OK && !is_done)
+        return;
+    if (status != KITH_OK) {
+        ki_request_fail(request, status);
+        return;
+    }
+    if (is_coll)
+        ki_dispatch_finish(request);
+    else if (request->way != KI_WAY_DEVICE)
+        ki_staged_message_finish(request);
+    end(request, status);
 }
 
 void ki_message_step(kith_request *request)
 {
     kith_group *group = request->group;
+    if (request->way != KI_WAY_HOST) {
+        step_on_device(request);
+        return;
+    }
     kith_status status = ki_group_refuse(group, request->kind == KI_REQUEST_SEND ? "send" : "receive");
     if (status != KITH_OK) {
         group->backend->msg_cancel(group->bg, &request->slot);
@@ -198,13 +314,35 @@ void ki_message_step(kith_request *request)
 void ki_request_cancel(kith_request *request, kith_status status)
 {
     kith_group *group = request->group;
+    if (request->way == KI_WAY_DEVICE && request->state == KI_STATE_RUNNING)
+        ki_device_cancel(request);
     if (request->kind == KI_REQUEST_COLL) {
-        ki_dispatch_cancel(request);
+        if (request->way != KI_WAY_DEVICE)
+            ki_dispatch_cancel(request);
         ki_dispatch_finish(request);
-    } else {
+    } else if (request->way == KI_WAY_HOST) {
         group->backend->msg_cancel(group->bg, &request->slot);
+    } else if (request->way != KI_WAY_DEVICE) {
+        ki_staged_message_cancel(request);
+        ki_staged_message_finish(request);
     }
     end(request, status);
+}
+
+/* What is on the device cannot be taken back alone: the group ends with it. */
+void ki_request_fail(kith_request *request, kith_status status)
+{
+    kith_group *group = request->group;
+    if (request->kind == KI_REQUEST_COLL) {
+        blame_coll(request, status, false);
+    } else {
+        char text[160];
+        ki_request_describe(request, text, sizeof text);
+        ki_fail_context(status, "%s on group '%s'", text, group->name);
+    }
+    if (request->way == KI_WAY_DEVICE)
+        ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
+    ki_request_cancel(request, status);
 }
 
 void ki_group_end_requests(kith_group *group)
@@ -259,7 +397,7 @@ kith_status ki_request_collect(kith_request *request)
     return status;
 }
 
-static kith_status time_out(kith_request *request, int64_t timeout_ms, bool may_wait)
+kith_status ki_request_time_out(kith_request *request, int64_t timeout_ms, bool may_wait)
 {
     kith_group *group = request->group;
     char text[160];
@@ -274,8 +412,9 @@ static kith_status time_out(kith_request *request, int64_t timeout_ms, bool may_
                                            may_wait);
     }
     ki_trace_dump_on_timeout(group->ctx); /* while the record says that it waits */
+    bool is_group_over = request->kind == KI_REQUEST_COLL || request->way == KI_WAY_DEVICE;
     ki_request_cancel(request, status);
-    if (request->kind == KI_REQUEST_COLL)
+    if (is_group_over)
         ki_group_fail(group, status, "%s", request->detail != NULL ? request->detail : "an operation timed out");
     return ki_request_collect(request);
 }
@@ -297,13 +436,13 @@ kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *r
         }
         ki_ctx_step(ctx);
         if (request->state != KI_STATE_DONE && ki_waiter_pause(&waiter) != KITH_OK)
-            return time_out(request, limit, true);
+            return ki_request_time_out(request, limit, true);
     }
 }
 
 /* ---- public ---- */
 
-static kith_status check_handle(kith_request **request, const char *function)
+kith_status ki_request_check_handle(kith_request **request, const char *function)
 {
     if (request == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: the pointer to the request is NULL", function);
@@ -324,7 +463,7 @@ static void forget(kith_request **request, bool is_persistent)
 
 kith_status kith_test(kith_request **request, int *is_done)
 {
-    kith_status status = check_handle(request, "kith_test");
+    kith_status status = ki_request_check_handle(request, "kith_test");
     if (status != KITH_OK)
         return status;
     if (is_done == NULL)
@@ -345,7 +484,7 @@ kith_status kith_test(kith_request **request, int *is_done)
             }
             if (r->deadline_ns != 0 && now >= r->deadline_ns) {
                 bool keeps = r->is_persistent;
-                status = time_out(r, r->group->timeout_ms, false);
+                status = ki_request_time_out(r, r->group->timeout_ms, false);
                 forget(request, keeps);
                 *is_done = 1;
                 return status;
@@ -364,7 +503,7 @@ kith_status kith_test(kith_request **request, int *is_done)
 
 kith_status kith_wait_timeout(kith_request **request, int64_t timeout_ms)
 {
-    kith_status status = check_handle(request, "kith_wait");
+    kith_status status = ki_request_check_handle(request, "kith_wait");
     if (status != KITH_OK || *request == NULL)
         return status;
     if (timeout_ms < KITH_TIMEOUT_DEFAULT)
@@ -377,7 +516,7 @@ kith_status kith_wait_timeout(kith_request **request, int64_t timeout_ms)
 
 kith_status kith_wait_received(kith_request **request, size_t *nbytes)
 {
-    kith_status status = check_handle(request, "kith_wait_received");
+    kith_status status = ki_request_check_handle(request, "kith_wait_received");
     if (status != KITH_OK)
         return status;
     if (*request == NULL) {
@@ -430,7 +569,7 @@ kith_status kith_wait_any(kith_request **requests, size_t count, size_t *index)
     if ((requests == NULL && count > 0) || index == NULL)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_wait_any: the array or index is NULL");
     for (size_t i = 0; i < count; i++) {
-        kith_status status = check_handle(&requests[i], "kith_wait_any");
+        kith_status status = ki_request_check_handle(&requests[i], "kith_wait_any");
         if (status != KITH_OK)
             return status;
     }
@@ -457,7 +596,7 @@ kith_status kith_wait_any(kith_request **requests, size_t count, size_t *index)
         *index = found;
         kith_request *late = requests[found];
         forget(&requests[found], late->is_persistent);
-        return time_out(late, late->group->timeout_ms, true);
+        return ki_request_time_out(late, late->group->timeout_ms, true);
     }
     *index = found;
     kith_request *r = requests[found];
@@ -469,11 +608,14 @@ kith_status kith_request_start(kith_request *request)
 {
     if (!ki_request_is_valid(request) || !request->is_persistent)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_request_start: not a persistent request");
+    if (request->is_detached)
+        ki_device_drain(request->group); /* ordered into a stream, and not done there yet */
     if (request->state != KI_STATE_IDLE)
         return ki_fail_quiet(KITH_ERR_BUSY, "kith_request_start: the request is running, or was not waited for");
     kith_status status = ki_group_refuse(request->group, "kith_request_start");
     if (status != KITH_OK)
         return status;
+    request->has_order = false;
     request->deadline_ns = ki_deadline_after_ms(request->group->timeout_ms);
     return request->kind == KI_REQUEST_COLL ? ki_coll_post(request) : ki_message_post(request);
 }
@@ -492,6 +634,8 @@ kith_status kith_request_free(kith_request **request)
         return KITH_OK;
     if (!ki_request_is_valid(*request) || !(*request)->is_persistent)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_request_free: not a persistent request");
+    if ((*request)->is_detached)
+        ki_device_drain((*request)->group);
     if ((*request)->state != KI_STATE_IDLE)
         return ki_fail_quiet(KITH_ERR_BUSY, "kith_request_free: the request is running, or was not waited for");
     release(*request);

@@ -23,6 +23,15 @@ void ki_message_step(kith_request *request);
 /* Takes a queued or running request out, so that its buffers are not touched any more. State becomes DONE. */
 void ki_request_cancel(kith_request *request, kith_status status);
 
+/* Ends an active request that failed: says which it was, and the group ends where it must. */
+void ki_request_fail(kith_request *request, kith_status status);
+
+/* The deadline of an active request has passed: tells who is missing, cancels it, releases it. */
+kith_status ki_request_time_out(kith_request *request, int64_t timeout_ms, bool may_wait);
+
+/* NULL, or a request that is running or was not collected yet. */
+kith_status ki_request_check_handle(kith_request **request, const char *function);
+
 /* Waits for one request and releases it unless it is persistent. timeout_ms: KITH_TIMEOUT_DEFAULT, NONE or a number.
  * received (bytes) may be NULL. */
 kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *received);

@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "base/error.h"
+#include "device/device.h"
 #include "object.h"
 #include <pthread.h>
 #include <stddef.h>
@@ -23,7 +24,8 @@ typedef struct slab {
     int count, rest; /* rest: so many stay unused */
 } slab;
 static slab ctxs = { NULL, NULL, 0, 16 }, groups = { NULL, NULL, 0, 64 }, meshes = { NULL, NULL, 0, 16 },
-            requests = { NULL, NULL, 0, 0 };
+            requests = { NULL, NULL, 0, 0 }, devices = { NULL, NULL, 0, 16 }, streams = { NULL, NULL, 0, 64 },
+            events = { NULL, NULL, 0, 64 };
 
 uint64_t ki_process_mark;
 
@@ -31,6 +33,9 @@ _Static_assert(offsetof(kith_ctx, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_group, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_request, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_mesh, handle) == 0, "a handle comes first");
+_Static_assert(offsetof(kith_device, handle) == 0, "a handle comes first");
+_Static_assert(offsetof(kith_stream, handle) == 0, "a handle comes first");
+_Static_assert(offsetof(kith_event, handle) == 0, "a handle comes first");
 
 /* In the child; other threads do not exist there. */
 static void on_fork(void)
@@ -138,4 +143,37 @@ void ki_request_release(kith_request *request)
     request->arrays = arrays;
     request->arrays_capacity = capacity;
     give(&requests, &request->handle);
+}
+
+kith_device *ki_device_handle_alloc(void)
+{
+    return (kith_device *)take(&devices, sizeof(kith_device));
+}
+
+void ki_device_handle_release(kith_device *device)
+{
+    memset(device, 0, sizeof *device);
+    give(&devices, &device->handle);
+}
+
+kith_stream *ki_stream_handle_alloc(void)
+{
+    return (kith_stream *)take(&streams, sizeof(kith_stream));
+}
+
+void ki_stream_handle_release(kith_stream *stream)
+{
+    memset(stream, 0, sizeof *stream);
+    give(&streams, &stream->handle);
+}
+
+kith_event *ki_event_handle_alloc(void)
+{
+    return (kith_event *)take(&events, sizeof(kith_event));
+}
+
+void ki_event_handle_release(kith_event *event)
+{
+    memset(event, 0, sizeof *event);
+    give(&events, &event->handle);
 }

@@ -127,7 +127,10 @@ static kith_status start_message(ki_executor *executor, const ki_step *step)
     kith_be_slot *slot = &executor->slots[number];
     memset(slot, 0, sizeof *slot);
     bool is_send = step->kind == KI_STEP_SEND;
-    kith_be_msg msg = { step->peer, transport->tag, at(executor, is_send ? step->a : step->dst, 0), step->count };
+    kith_be_msg msg = { .peer = step->peer,
+                        .tag = transport->tag,
+                        .buffer = at(executor, is_send ? step->a : step->dst, 0),
+                        .nbytes = step->count };
     kith_status status = is_send ? transport->backend->send_start(transport->group, &msg, slot)
                                  : transport->backend->recv_start(transport->group, &msg, slot);
     if (status != KITH_OK)

@@ -33,6 +33,7 @@
     X("fault", TEXT, "", "", 0, 1, "failures to inject, for tests: alloc:N socket:N shm:N open:N, with @rank")         \
     X("backend_path", TEXT, "", "", 0, 1, "folders with more backend modules, separated by colons")                    \
     X("backend", NAME, "auto", "", 1, 0, "backend of the world: auto or a backend's name")                             \
+    X("device", TEXT, "", "", 0, 0, "GPU of the context: cuda, cuda:N or cuda:local; empty: none")                     \
     X("timeout_ms", INT, "0", "0:9000000000000", 0, 0, "deadline of every wait in ms; 0: none")                        \
     X("connect_timeout_ms", INT, "30000", "1:9000000000000", 0, 0, "deadline of joining and of creating groups, ms")   \
     X("check", BOOL, "off", "", 1, 0, "compare every operation's arguments over the ranks first")                      \
@@ -46,6 +47,9 @@
     X("flight_records", INT, "256", "0:1048576", 0, 0, "operations that the flight record of a group keeps")           \
     X("kernels", CHOICE, "auto", "auto|generic|avx2|avx512", 0, 0, "kernels of reductions and of layers")              \
     X("blas_library", TEXT, "", "", 0, 1, "CBLAS of layers: a library's name or path; empty: the first found")         \
+    X("cudart_library", TEXT, "", "", 0, 1, "CUDA runtime: a library's path; empty: libcudart.so.13, .12, ...")       \
+    X("cublas_library", TEXT, "", "", 0, 1, "cuBLAS of layers: a library's path; empty: libcublas.so.13, .12, ...")   \
+    X("stage_nbytes", NBYTES, "4m", "4k:1g", 1, 0, "pieces in which large device buffers pass through the host")       \
     X("stream_nbytes", NBYTES, "8m", "0:1t", 0, 0, "results of this size or more are written with streaming stores")   \
     X("dump_on_timeout", TEXT, "", "", 0, 0, "file for the flight records after a timeout; empty: none")
 

@@ -99,7 +99,16 @@ typedef struct kith_be_host {
     void (*peer_failed)(void *group_cookie, int peer, const char *why);
 
     uint64_t job_id; /* the same on all ranks, different between jobs */
+    int device;      /* ordinal of the context's CUDA device; -1: it has none */
+
+    /* A note among the members of a group, under a name that is used once: put() makes it visible, get() never waits -
+     * KITH_ERR_BUSY, without a text, while it is not there. For what two members must tell each other once, when they
+     * first meet; nbytes at most KITH_BE_NOTE_NBYTES, the same on both sides. */
+    kith_status (*put)(void *group_cookie, const char *name, const void *note, size_t nbytes);
+    kith_status (*get)(void *group_cookie, const char *name, void *note, size_t nbytes);
 } kith_be_host;
+
+#define KITH_BE_NOTE_NBYTES 1024
 
 /* What a group is, given to group_create(). Valid during the call, except for the arrays, which live as long as the
  * group. */
@@ -113,6 +122,9 @@ typedef struct kith_be_group_info {
     const int *node_of;       /* [size] host index of each member */
     int is_one_node;
 } kith_be_group_info;
+
+#define KITH_BE_HOST 1u
+#define KITH_BE_DEVICE 2u
 
 /* ---- operations
  * ---------------------------------------------------------------------------------------------------- */
@@ -136,6 +148,10 @@ typedef struct kith_be_coll {
     const size_t *recv_counts, *recv_displs; /* displs are never NULL where the operation has them */
     const kith_be_reducer *reducer;
     uint64_t sequence;        /* of this collective on its group, from 0, the same on all ranks */
+    int is_device;            /* 1: send and recv are device memory; only for backends that take it (memory below) */
+    void *stream;             /* is_device: begins behind what this stream holds (cudaStream_t); valid if has_stream */
+    int has_stream;           /* 0: the buffers are ready */
+    int is_premul_sum;        /* op is -1, and the reducer's scalar (int_scalar for integers) says by what */
 } kith_be_coll;
 
 /* A message. tag: 64 bits, matched exactly; the core keeps the tags of groups' collectives and users apart, the
@@ -145,6 +161,8 @@ typedef struct kith_be_msg {
     uint64_t tag;
     void *buffer;             /* const for sends */
     size_t nbytes;            /* of the message, or the most that is received */
+    int is_device, has_stream; /* as in kith_be_coll */
+    void *stream;
 } kith_be_msg;
 
 /* Question of query(): can coll_start() run this? Pure; asked at group creation and by kith_coll_query(); the answer
@@ -154,6 +172,7 @@ typedef struct kith_be_query {
     kith_dtype dtype;
     int op;                   /* -1: only through the reducer */
     int is_reducer_commutative;
+    int is_premul_sum;        /* with op -1: premul_sum, and not an operator of the user's */
 } kith_be_query;
 
 typedef struct kith_be_answer {
@@ -247,6 +266,20 @@ typedef struct kith_backend {
     /* Optional: sleep until something may have happened or timeout_ns passed; the core calls it after it has spun and
      * yielded. It may return early. */
     void (*idle)(void *be, int64_t timeout_ns);
+
+    /* ---- device memory; a table that ends before this has none of it ---- */
+
+    /* What group may be given: bits of KITH_BE_HOST and KITH_BE_DEVICE; group NULL: what a group may be given at best.
+     * A backend that takes device memory alone (KITH_BE_DEVICE without KITH_BE_HOST) serves groups beside one that
+     * takes the host's, and is given messages and collectives on device memory only; to others the core gives none.
+     * NULL: host memory. The same on all members. */
+    unsigned (*memory)(void *group);
+    /* Optional: orders a native stream behind a started operation on device memory. The slot is still to be tested
+     * until it is done. KITH_ERR_BUSY while the operation must first pass through the host: progress, and ask again. */
+    kith_status (*stream_wait)(void *group, kith_be_slot *slot, void *stream);
+    /* Optional: messages between the two calls start as one. batch_end() returns the failure of any. */
+    kith_status (*batch_begin)(void *group);
+    kith_status (*batch_end)(void *group);
 } kith_backend;
 
 typedef const kith_backend *(*kith_backend_fn)(void);

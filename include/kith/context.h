@@ -70,7 +70,7 @@ typedef struct kith_init_options {
     int size;                        /* 0: find both */
     int local_rank;                  /* used when local_size > 0; position among this host's ranks */
     int local_size;                  /* 0: found from the launcher or by comparing hosts */
-    const char *backend;             /* "auto" (default), "shm", "ucx", "mpi", or a plugin's name */
+    const char *backend;             /* "auto" (default), "shm", "ucx", "mpi", "nccl", or a plugin's */
     const char *store;               /* see above */
     const char *secret;              /* shared secret of the TCP store; default KITH_SECRET, else none */
     int64_t timeout_ms;              /* default deadline of every wait; negative: none; 0: KITH_TIMEOUT_MS (none) */
@@ -78,9 +78,10 @@ typedef struct kith_init_options {
     const kith_setting *settings;    /* override the environment */
     size_t setting_count;
     const kith_allocator *allocator; /* NULL: malloc */
+    const char *device;              /* see kith/device.h: "cuda", "cuda:1", "cuda:local"; NULL: KITH_DEVICE, or none */
 } kith_init_options;
 
-#define KITH_INIT_OPTIONS_INIT { sizeof(kith_init_options), 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, NULL, 0, NULL }
+#define KITH_INIT_OPTIONS_INIT { sizeof(kith_init_options), 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL }
 
 /* A child made by fork() may call exec or _exit; the parent's objects are KITH_ERR_INVALID_ARG there. */
 

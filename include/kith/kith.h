@@ -23,7 +23,7 @@
  *   topology.h  what the machine is        placement.h  where ranks go        plan.h     what a layout costs
  *   schedule.h  pipeline plans as data     pipeline.h   running them
  *   tensor.h    views of numbers           layers.h     layers split over ranks  transformer.h  blocks and models
- *   optim.h     from gradients to weights  checkpoint.h  models in files
+ *   optim.h     from gradients to weights  checkpoint.h  models in files           device.h   GPUs
  *   status.h    statuses, error text, log  version.h                          backend.h  for writers of backends
  *
  * Rules for all of them: functions return a kith_status (see status.h); outputs are written on success only; a
@@ -38,6 +38,7 @@
 #include <kith/checkpoint.h>
 #include <kith/coll.h>
 #include <kith/context.h>
+#include <kith/device.h>
 #include <kith/dtype.h>
 #include <kith/group.h>
 #include <kith/layers.h>

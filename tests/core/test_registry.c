@@ -107,7 +107,9 @@ static void test_completed(void **state)
 {
     (void)state;
     const kith_backend *backend = NULL;
-    kith_be_query query = { KITH_ALL_REDUCE, KITH_F32, KITH_SUM, 1 };
+    kith_be_query query = {
+        .kind = KITH_ALL_REDUCE, .dtype = KITH_F32, .op = KITH_SUM, .is_reducer_commutative = 1
+    };
     kith_be_answer answer = { 1, 1, "x" };
     assert_int_equal(ki_registry_find("plain", &backend), KITH_OK);
     assert_string_equal(backend->name, "plain");
