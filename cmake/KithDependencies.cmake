@@ -7,6 +7,7 @@
 #     kith_dep::cairo                 pictures
 #     kith_dep::ucx                   the ucx module
 #     kith_dep::mpi_openmpi, kith_dep::mpi_mpich, kith_dep::mpi_default      the mpi modules; KITH_MPI_VARIANTS lists them
+#     kith_dep::cuda                  the cuda module: headers of CUDA and cuBLAS; KITH_NVCC compiles its kernels
 #     kith_dep::random123             headers, for a test
 #     kith_dep::cmocka                tests
 #
@@ -120,6 +121,37 @@ if(KITH_BLAS)
     kith_dependency_note(blas "${KITH_BLAS} (opened at run time)")
 else()
     kith_dependency_note(blas "not found; layers need a CBLAS at run time (Debian package libopenblas0-pthread)")
+endif()
+
+# NVIDIA GPUs: headers and nvcc; the libraries are opened at run time, so a machine that builds needs no driver and no GPU.
+if(KITH_WITH_CUDA)
+    find_path(KITH_CUDA_INCLUDE cuda_runtime_api.h
+              HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda/include /opt/cuda/include PATH_SUFFIXES include)
+    find_path(KITH_CUBLAS_INCLUDE cublas_v2.h HINTS "${KITH_CUDA_INCLUDE}")
+    find_program(KITH_NVCC nvcc HINTS "${KITH_CUDA_INCLUDE}/../bin" ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda/bin
+                 /opt/cuda/bin PATH_SUFFIXES bin)
+    mark_as_advanced(KITH_CUDA_INCLUDE KITH_CUBLAS_INCLUDE KITH_NVCC)
+    if(NOT KITH_CUDA_INCLUDE OR NOT KITH_CUBLAS_INCLUDE)
+        kith_dependency_note(cuda "no headers of CUDA 12.8 or newer with cuBLAS; GPUs cannot be used")
+    elseif(NOT KITH_NVCC)
+        kith_dependency_note(cuda "no nvcc for the kernels of layers; GPUs cannot be used")
+    else()
+        file(STRINGS "${KITH_CUDA_INCLUDE}/cuda_runtime_api.h" kith_cuda_version REGEX "^#define CUDART_VERSION")
+        string(REGEX MATCH "[0-9]+" kith_cuda_version "${kith_cuda_version}")
+        if(kith_cuda_version LESS 12080)
+            kith_dependency_note(cuda "${KITH_CUDA_INCLUDE} is older than 12.8; GPUs cannot be used")
+        else()
+            add_library(kith_dep_cuda INTERFACE)
+            set(kith_cuda_includes "${KITH_CUDA_INCLUDE}" "${KITH_CUBLAS_INCLUDE}")
+            list(REMOVE_DUPLICATES kith_cuda_includes)
+            target_include_directories(kith_dep_cuda SYSTEM INTERFACE ${kith_cuda_includes})
+            add_library(kith_dep::cuda ALIAS kith_dep_cuda)
+            list(JOIN KITH_CUDA_ARCHS ", " kith_cuda_archs)
+            kith_dependency_note(cuda "${KITH_NVCC}, for sm ${kith_cuda_archs} (libraries are opened at run time)")
+        endif()
+    endif()
+else()
+    kith_dependency_note(cuda "switched off (KITH_WITH_CUDA)")
 endif()
 
 # Random123, the reference that the tests compare the generator of dropout with.

@@ -30,7 +30,7 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/${kith_lib_from_bin}")
 # ISO rounding in every build: a fused multiply-add in one kernel and not in another would change bits.
 add_compile_options(-ffp-contract=off -fno-strict-overflow)
 add_compile_options("$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wconversion;-Wshadow>")
-add_compile_definitions(_GNU_SOURCE=) # empty, as sources write it that say so themselves
+add_compile_definitions("$<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>") # empty, as sources write it; C++ has it anyway
 if(KITH_WERROR)
     add_compile_options(-Werror)
 endif()

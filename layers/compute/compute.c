@@ -25,6 +25,10 @@ void ki_compute_close(ki_compute *compute)
 {
     if (compute == NULL)
         return;
+    if (compute->close != NULL) {
+        compute->close(compute);
+        return;
+    }
     ki_pool_destroy(compute->pool);
     ki_free(NULL, compute->scratch);
     ki_free(NULL, compute);

@@ -3,7 +3,9 @@
  * Layers decide what is computed and what is communicated; nothing in layers/ outside this folder touches an element
  * of a tensor. A table exists for the host (host.c: GEMM by a CBLAS that is opened at run time, loops that compilers
  * turn into vector code) and for dry runs (dry.c: does nothing, for counting memory and messages of shapes that no
- * machine here could hold). A GPU gets a third.
+ * machine here could hold). A GPU's comes from the module of its kind (cuda/): matrices, ids, rows, targets and columns
+ * are device memory there, functions return when the work is in the stream, and those that write to the host (sums,
+ * check_ids) wait for it; kv_map stays the host's.
  *
  * Matrices. Kernels see tensors as ki_mat: rows * cols elements, neighbours in a row side by side, rows `stride`
  * elements apart. Tokens are rows, features are columns.
@@ -88,7 +90,7 @@ typedef struct ki_ids_found {
 } ki_ids_found;
 
 typedef struct ki_compute_ops {
-    const char *name; /* "host", "dry" */
+    const char *name; /* "host", "dry", "cuda" */
 
     /* c = alpha * op(a) op(b) + beta * c. a, b: T; c: T or A(T). beta 0: c may hold anything, NaN too. bf16 and
      * f16 are summed in f32 over all of k and rounded once. */
@@ -225,6 +227,7 @@ struct ki_compute {
     struct ki_pool *pool;         /* host: this rank's threads (pool.h), NULL: one */
     void *scratch;                /* grows to the largest that was asked for */
     size_t scratch_nbytes;
+    void (*close)(ki_compute *self); /* frees a table of another module and all it has; NULL: made by libkith */
 };
 
 /* The host's table. threads: how many threads its functions may use, the caller's among them. They cut calls and

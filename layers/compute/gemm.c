@@ -67,22 +67,29 @@ static void call_blas(const product *p)
 /* A product whose parts are rows or columns of c. */
 typedef struct cut_product {
     const product *whole;
-    int64_t each; /* rows or columns of a part */
+    int64_t parts;
+    int64_t units; /* of UNIT rows or columns, dealt to the parts; the last part has what is left over, too */
     bool is_columns;
 } cut_product;
+
+static int64_t first_of(const cut_product *cut, int64_t part)
+{
+    return UNIT * (part * (cut->units / cut->parts) + smaller(part, cut->units % cut->parts));
+}
 
 static void multiply_part(const void *call, int64_t number, int worker)
 {
     const cut_product *cut = (const cut_product *)call;
     product p = *cut->whole;
-    const int64_t first = number * cut->each;
+    const bool is_last = number == cut->parts - 1;
+    const int64_t first = first_of(cut, number), next = is_last ? INT64_MAX : first_of(cut, number + 1);
     (void)worker;
     if (cut->is_columns) {
-        p.n = smaller(cut->each, p.n - first);
+        p.n = smaller(next, p.n) - first;
         p.b = part_of(p.b, p.of_b, 0, p.k, first, p.n);
         p.c = part(p.c, 0, p.m, first, p.n);
     } else {
-        p.m = smaller(cut->each, p.m - first);
+        p.m = smaller(next, p.m) - first;
         p.a = part_of(p.a, p.of_a, first, p.m, 0, p.k);
         p.c = part(p.c, first, p.m, 0, p.n);
     }
@@ -100,11 +107,10 @@ static void multiply(const product *p)
         return;
     }
     const bool is_columns = p->m <= FEW;
-    const int64_t whole = is_columns ? p->n : p->m;
+    const int64_t units = (is_columns ? p->n : p->m) / UNIT;
     const int64_t wanted = most < threads ? (int64_t)most : threads;
-    const int64_t each = ((whole + wanted - 1) / wanted + UNIT - 1) / UNIT * UNIT;
-    const cut_product cut = { p, each, is_columns };
-    ki_pool_run(p->self->pool, (whole + each - 1) / each, multiply_part, &cut);
+    const cut_product cut = { p, units > 1 ? smaller(wanted, units) : 1, units, is_columns };
+    ki_pool_run(p->self->pool, cut.parts, multiply_part, &cut);
 }
 
 /* An f32 matrix in scratch, as large as `like`. */

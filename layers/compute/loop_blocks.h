@@ -167,9 +167,6 @@ static inline real FN(largest)(const real *x, int count)
 static inline void FN(add_carried)(real *total, real *carry, const real *sums, int count)
 {
     KI_VECTOR
-    for (int i = 0; i < count; i++) {
-        const real more = sums[i] - carry[i], all = total[i] + more, lost = (all - total[i]) - more;
-        total[i] = all;
-        carry[i] = lost == lost ? lost : (real)0; /* an infinity stays one */
-    }
+    for (int i = 0; i < count; i++)
+        FN(ki_add_carried)(sums[i], total + i, carry + i);
 }

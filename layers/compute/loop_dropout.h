@@ -26,12 +26,11 @@ static void FN(dropout_factors)(const ki_dropout *dropout, int64_t row, int64_t 
         factors[i] = w[i] >= least ? kept : (real)0;
 }
 
-/* What is dropped becomes 0 also when it is no number. */
 static void FN(drop)(const real *xs, const real *factors, int count, real *ys)
 {
     KI_VECTOR
     for (int i = 0; i < count; i++)
-        ys[i] = factors[i] != (real)0 ? xs[i] * factors[i] : (real)0;
+        ys[i] = FN(ki_drop)(xs[i], factors[i]);
 }
 
 static kith_status FN(dropout_add)(ki_compute *self, const ki_dropout *dropout, ki_mat x, ki_mat bias, ki_mat residual,

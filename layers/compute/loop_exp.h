@@ -1,4 +1,5 @@
-/* layers/compute/loop_exp.h - exp() as straight-line code, for the many probabilities of attention.
+/* layers/compute/loop_exp.h - exp() as straight-line code, for the many probabilities of attention; for loops and for
+ * the kernels of a GPU.
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2; a polynomial in r, and n put into the exponent. The error is about one unit in
  * the last place. Arguments are scores less the largest of them or less the logarithm of their sum, so they are 0 or
@@ -16,13 +17,13 @@
 
 #include "arith.h"
 
-#ifdef __FMA__
-#define KI_EXP_FMA_F64(a, b, c) __builtin_fma(a, b, c)
+#if defined(__FMA__) || defined(__CUDACC__)
+#define KI_EXP_FMA_F64(a, b, c) fma(a, b, c)
 #else
 #define KI_EXP_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
 
-static inline float ki_exp_below_f32(float x)
+KI_ARITH float ki_exp_below_f32(float x)
 {
     const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f; /* n * ln2_high is exact */
     const float round = 0x1.8p23f;                                  /* adding it rounds to an integer in the low bits */
@@ -39,7 +40,7 @@ static inline float ki_exp_below_f32(float x)
     return p * ki_float_of((ki_bits_of(shifted) << 23) + 0x3f800000u);
 }
 
-static inline double ki_exp_below_f64(double x)
+KI_ARITH double ki_exp_below_f64(double x)
 {
     const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
     const double round = 0x1.8p52;

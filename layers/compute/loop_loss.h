@@ -95,7 +95,7 @@ static kith_status FN(loss_grad)(ki_compute *self, ki_mat logits, const int32_t 
         else {
             KI_VECTOR
             for (int i = 0; i < count; i++)
-                out[i] = FN(ki_exp)(xs[i] - top) * share - of_all;
+                out[i] = FN(ki_loss_dlogit)(xs[i], top, share, of_all);
             if (target >= 0 && target < count)
                 out[target] -= of_target;
         }

@@ -46,11 +46,11 @@ static void FN(normalize)(ki_mat x, int64_t row, real center, real rstd, ki_mat 
             const real *bs = FN(get)(bias, 0, col, count, b_buffer);
             KI_VECTOR
             for (int i = 0; i < count; i++)
-                ys[i] = (xs[i] - center) * rstd * ws[i] + bs[i];
+                ys[i] = FN(ki_normalized)(xs[i], center, rstd, ws[i]) + bs[i];
         } else {
             KI_VECTOR
             for (int i = 0; i < count; i++)
-                ys[i] = (xs[i] - center) * rstd * ws[i];
+                ys[i] = FN(ki_normalized)(xs[i], center, rstd, ws[i]);
         }
         FN(put)(y, row, col, count, ys);
     }
@@ -123,7 +123,7 @@ static void FN(norm_row_dx)(ki_mat x, ki_mat weight, ki_mat dy, int64_t row, con
         real *out = FN(out)(dx, row, col, out_buffer);
         KI_VECTOR
         for (int i = 0; i < count; i++)
-            out[i] = rstd * (ds[i] * ws[i] - g_mean - (xs[i] - center) * rstd * g_xhat_mean);
+            out[i] = FN(ki_norm_dx)(xs[i], center, rstd, ws[i], ds[i], g_mean, g_xhat_mean);
         FN(put)(dx, row, col, count, out);
     }
 }

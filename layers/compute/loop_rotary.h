@@ -9,21 +9,16 @@ static void FN(add_angles)(int half, const double *a, const double *b, bool is_i
     real *cosines = (real *)sum, *sines = cosines + half;
     const double sign = is_inverse ? -1 : 1;
     KI_VECTOR
-    for (int i = 0; i < half; i++) {
-        cosines[i] = (real)(a[i] * b[i] - a[half + i] * b[half + i]);
-        sines[i] = (real)(sign * (a[half + i] * b[i] + a[i] * b[half + i]));
-    }
+    for (int i = 0; i < half; i++)
+        FN(ki_add_angles)(a[i], a[half + i], b[i], b[half + i], sign, cosines + i, sines + i);
 }
 
 /* Elements low[i] and high[i] are a pair. */
 static inline void FN(turn_pairs)(int count, const real *cosines, const real *sines, real *low, real *high)
 {
     KI_VECTOR
-    for (int i = 0; i < count; i++) {
-        const real a = low[i], b = high[i];
-        low[i] = a * cosines[i] - b * sines[i];
-        high[i] = b * cosines[i] + a * sines[i];
-    }
+    for (int i = 0; i < count; i++)
+        FN(ki_turn)(cosines[i], sines[i], low + i, high + i);
 }
 
 /* A head that is stored in another type, a block of pairs at a time. */

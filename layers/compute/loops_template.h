@@ -8,6 +8,7 @@
 
 #include "arith.h"
 #include "core/base/error.h"
+#include "element.h"
 #include "loop_exp.h"
 #include "loops.h"
 #include "philox.h"
