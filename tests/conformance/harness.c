@@ -78,6 +78,8 @@ kith_status join_ranks(const rank_info *info, const kith_init_options *changes, 
         options.settings = r->options->settings;
         options.setting_count = r->options->setting_count;
     }
+    if (options.device == NULL)
+        options.device = getenv("KITH_TEST_DEVICE"); /* the suites' buffers lie there (memory.h) */
     if (options.timeout_ms == 0)
         options.timeout_ms = r->options->timeout_ms;
     return kith_init(&options, ctx);

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "harness.h"
+#include "memory.h"
 
 #include <string.h>
 
@@ -93,24 +94,25 @@ static void test_posting_order(const rank_info *info)
     enum { COUNT = 1 << 18 };
     kith_group *other = NULL;
     REQUIRE_OK(kith_group_dup(info->world, NULL, &other));
-    int *a = (int *)malloc(COUNT * sizeof *a), *b = (int *)malloc(COUNT * sizeof *b);
+    int *a = (int *)memory_alloc(COUNT * sizeof *a), *b = (int *)memory_alloc(COUNT * sizeof *b);
     for (int i = 0; i < COUNT; i++) {
         a[i] = i + info->rank;
         b[i] = 2 * i + info->rank;
     }
     bool is_odd = info->rank % 2 == 1;
     kith_request *first = NULL, *second = NULL;
-    REQUIRE_OK(kith_all_reduce_start(is_odd ? other : info->world, is_odd ? b : a, is_odd ? b : a, COUNT, KITH_INT32,
-                                     KITH_SUM, &first));
-    REQUIRE_OK(kith_all_reduce_start(is_odd ? info->world : other, is_odd ? a : b, is_odd ? a : b, COUNT, KITH_INT32,
-                                     KITH_SUM, &second));
+    memory_push();
+    int *x = (int *)memory_at(is_odd ? b : a), *y = (int *)memory_at(is_odd ? a : b);
+    REQUIRE_OK(kith_all_reduce_start(is_odd ? other : info->world, x, x, COUNT, KITH_INT32, KITH_SUM, &first));
+    REQUIRE_OK(kith_all_reduce_start(is_odd ? info->world : other, y, y, COUNT, KITH_INT32, KITH_SUM, &second));
     REQUIRE_OK(kith_wait(&first));
     REQUIRE_OK(kith_wait(&second));
+    memory_pull();
     int n = info->size, ranks = n * (n - 1) / 2;
     for (int i = 0; i < COUNT; i++)
         REQUIRE(a[i] == n * i + ranks && b[i] == 2 * n * i + ranks);
-    free(a);
-    free(b);
+    memory_free(a);
+    memory_free(b);
     REQUIRE_OK(kith_group_destroy(other));
 }
 
@@ -118,26 +120,36 @@ static void test_posting_order(const rank_info *info)
 static void test_reuse(const rank_info *info)
 {
     int steps = info->argument != NULL ? atoi(info->argument) : 3000;
+    int *x = (int *)memory_alloc(sizeof *x), *y = (int *)memory_alloc(sizeof *y);
     for (int i = 0; i < steps; i++) {
-        int x = i, y = info->rank == i % info->size ? i : -1;
-        REQUIRE_OK(kith_all_reduce(info->world, &x, &x, 1, KITH_INT32, KITH_SUM));
-        REQUIRE(x == i * info->size);
-        REQUIRE_OK(kith_broadcast(info->world, &y, 1, KITH_INT32, i % info->size));
-        REQUIRE(y == i);
+        *x = i, *y = info->rank == i % info->size ? i : -1;
+        memory_push();
+        REQUIRE_OK(kith_all_reduce(info->world, memory_at(x), memory_at(x), 1, KITH_INT32, KITH_SUM));
+        REQUIRE_OK(kith_broadcast(info->world, memory_at(y), 1, KITH_INT32, i % info->size));
+        memory_pull();
+        REQUIRE(*x == i * info->size);
+        REQUIRE(*y == i);
     }
+    memory_free(x);
+    memory_free(y);
 }
 
 static void test_polling(const rank_info *info)
 {
-    long x = 1, y = 0;
+    long *x = (long *)memory_alloc(sizeof *x), *y = (long *)memory_alloc(sizeof *y);
     kith_request *request = NULL;
     int is_done = 0;
-    REQUIRE_OK(kith_all_reduce_start(info->world, &x, &y, 1, KITH_INT64, KITH_SUM, &request));
+    *x = 1, *y = 0;
+    memory_push();
+    REQUIRE_OK(kith_all_reduce_start(info->world, memory_at(x), memory_at(y), 1, KITH_INT64, KITH_SUM, &request));
     while (!is_done)
         REQUIRE_OK(kith_test(&request, &is_done));
-    REQUIRE(y == info->size && request == NULL);
+    memory_pull();
+    REQUIRE(*y == info->size && request == NULL);
     REQUIRE_OK(kith_test(&request, &is_done));
     REQUIRE(is_done == 1);
+    memory_free(x);
+    memory_free(y);
 }
 
 /* An operator by the user that is associative and not commutative: composition of affine maps modulo 2^32. */
@@ -187,9 +199,11 @@ static void test_user_op(const rank_info *info)
 
 void suite_async(rank_info *info)
 {
+    memory_begin(info);
     test_interleaved(info);
     test_posting_order(info);
     test_reuse(info);
     test_polling(info);
     test_user_op(info);
+    memory_end();
 }

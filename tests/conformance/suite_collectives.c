@@ -3,12 +3,14 @@
  *
  * The argument selects a depth: "full" (default) walks every dtype and op for small counts and a few for large ones;
  * "few" takes those few for all counts, for runs that look at who touches memory and not at arithmetic; "brief" does
- * without the largest count besides, for runs that repeat the suite under many forced algorithms. Guards before and
+ * without the largest count besides, for runs that repeat the suite under many forced algorithms; "types" walks every
+ * dtype and op for a few small counts. Guards before and
  * after each output buffer must survive, and inputs of out-of-place calls must not change.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "harness.h"
+#include "memory.h"
 #include "reference.h"
 
 #include <stdint.h>
@@ -48,10 +50,8 @@ static void allocate(const point *p, buffers *b, size_t send_count, size_t recv_
     size_t shift = ODD_SHIFT * p->element;
     b->send_nbytes = send_count * p->element;
     b->recv_nbytes = recv_count * p->element;
-    b->send_block = (unsigned char *)malloc(b->send_nbytes + 2 * GUARD + shift);
-    b->recv_block = (unsigned char *)malloc(b->recv_nbytes + 2 * GUARD + shift);
-    if (b->send_block == NULL || b->recv_block == NULL)
-        abort();
+    b->send_block = (unsigned char *)memory_alloc(b->send_nbytes + 2 * GUARD + shift);
+    b->recv_block = (unsigned char *)memory_alloc(b->recv_nbytes + 2 * GUARD + shift);
     memset(b->send_block, GUARD_BYTE, b->send_nbytes + 2 * GUARD + shift);
     memset(b->recv_block, GUARD_BYTE, b->recv_nbytes + 2 * GUARD + shift);
     b->send = b->send_block + GUARD + (p->count % 2 != 0 ? shift : 0);
@@ -72,8 +72,8 @@ static void check_guards(const point *p, const buffers *b, const char *what)
 
 static void release(buffers *b)
 {
-    free(b->send_block);
-    free(b->recv_block);
+    memory_free(b->send_block);
+    memory_free(b->recv_block);
 }
 
 static void expect(const point *p, const char *what, const void *buffer, size_t index, long wanted, size_t position)
@@ -113,12 +113,14 @@ static void run(const point *p, kith_coll_args *args)
         rank_fail(__FILE__, __LINE__, "%s: %s: %s", text, kith_status_name(status), kith_error_detail());
 }
 
+/* The buffers are as the operation shall find them. */
 static kith_coll_args args_of(kith_coll_kind kind, const void *send, void *recv, size_t count)
 {
     kith_coll_args args = KITH_COLL_ARGS_INIT;
+    memory_push();
     args.kind = kind;
-    args.send = send;
-    args.recv = recv;
+    args.send = memory_at(send);
+    args.recv = memory_at(recv);
     args.count = count;
     return args;
 }
@@ -146,9 +148,10 @@ static void test_all_reduce(point *p)
         ref_put(send, p->dtype, i, ref_input(p->op, p->dtype, p->size, p->rank, i));
     kith_coll_args args = args_of(KITH_ALL_REDUCE, send, b.recv, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_all_reduce(p->group, send, b.recv, p->count, p->dtype, p->op));
+        REQUIRE_OK(kith_all_reduce(p->group, args.send, args.recv, p->count, p->dtype, p->op));
     else
         run(p, &args);
+    memory_pull();
     for (size_t i = 0; i < p->count; i++)
         expect(p, "all_reduce", b.recv, i, ref_result(p->op, p->dtype, p->size, i), i);
     check_inputs(p, &b, "all_reduce input", p->count);
@@ -165,9 +168,10 @@ static void test_reduce(point *p)
         ref_put(send, p->dtype, i, ref_input(p->op, p->dtype, p->size, p->rank, i));
     kith_coll_args args = args_of(KITH_REDUCE, send, is_root ? b.recv : NULL, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_reduce(p->group, send, is_root ? b.recv : NULL, p->count, p->dtype, p->op, p->root));
+        REQUIRE_OK(kith_reduce(p->group, args.send, args.recv, p->count, p->dtype, p->op, p->root));
     else
         run(p, &args);
+    memory_pull();
     for (size_t i = 0; is_root && i < p->count; i++)
         expect(p, "reduce", b.recv, i, ref_result(p->op, p->dtype, p->size, i), i);
     if (send == b.send)
@@ -187,9 +191,10 @@ static void test_reduce_scatter(point *p, bool at_start)
     unsigned char *recv = !p->in_place ? b.recv : at_start ? b.send : b.send + first * p->element;
     kith_coll_args args = args_of(KITH_REDUCE_SCATTER, b.send, recv, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_reduce_scatter(p->group, b.send, recv, p->count, p->dtype, p->op));
+        REQUIRE_OK(kith_reduce_scatter(p->group, args.send, args.recv, p->count, p->dtype, p->op));
     else
         run(p, &args);
+    memory_pull();
     for (size_t i = 0; i < p->count; i++)
         expect(p, "reduce_scatter", recv, i, ref_result(p->op, p->dtype, p->size, first + i), i);
     check_inputs(p, &b, "reduce_scatter input", total);
@@ -221,7 +226,9 @@ static void test_reduce_scatter_v(point *p)
     for (size_t i = 0; i < total; i++)
         ref_put(b.send, p->dtype, i, ref_input(p->op, p->dtype, p->size, p->rank, i));
     unsigned char *recv = p->in_place ? b.send + displs[p->rank] * p->element : b.recv;
-    REQUIRE_OK(kith_reduce_scatter_v(p->group, b.send, recv, counts, p->dtype, p->op));
+    memory_push();
+    REQUIRE_OK(kith_reduce_scatter_v(p->group, memory_at(b.send), memory_at(recv), counts, p->dtype, p->op));
+    memory_pull();
     for (size_t i = 0; i < counts[p->rank]; i++)
         expect(p, "reduce_scatter_v", recv, i, ref_result(p->op, p->dtype, p->size, displs[p->rank] + i), i);
     check_inputs(p, &b, "reduce_scatter_v input", total);
@@ -245,9 +252,10 @@ static void test_all_gather(point *p)
     fill_moved(p, send, 0, p->count);
     kith_coll_args args = args_of(KITH_ALL_GATHER, send, b.recv, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_all_gather(p->group, send, b.recv, p->count, p->dtype));
+        REQUIRE_OK(kith_all_gather(p->group, args.send, args.recv, p->count, p->dtype));
     else
         run(p, &args);
+    memory_pull();
     for (int r = 0; r < p->size; r++)
         for (size_t i = 0; i < p->count; i++)
             expect(p, "all_gather", b.recv, (size_t)r * p->count + i, ref_move(p->dtype, r, i), i);
@@ -262,12 +270,15 @@ static void test_gather_like_v(point *p, kith_coll_kind kind)
     allocate(p, &b, counts[p->rank], is_receiver ? end : 0);
     unsigned char *send = p->in_place && is_receiver ? b.recv + displs[p->rank] * p->element : b.send;
     fill_moved(p, send, 0, counts[p->rank]);
+    memory_push();
     if (kind == KITH_ALL_GATHER_V)
-        REQUIRE_OK(kith_all_gather_v(p->group, send, b.recv, counts, gap == 0 ? NULL : displs, p->dtype));
+        REQUIRE_OK(kith_all_gather_v(p->group, memory_at(send), memory_at(b.recv), counts, gap == 0 ? NULL : displs,
+                                     p->dtype));
     else
-        REQUIRE_OK(kith_gather_v(p->group, send, counts[p->rank], is_receiver ? b.recv : NULL,
+        REQUIRE_OK(kith_gather_v(p->group, memory_at(send), counts[p->rank], is_receiver ? memory_at(b.recv) : NULL,
                                  is_receiver ? counts : NULL, is_receiver && gap != 0 ? displs : NULL, p->dtype,
                                  p->root));
+    memory_pull();
     for (int r = 0; is_receiver && r < p->size; r++) {
         for (size_t i = 0; i < counts[r]; i++)
             expect(p, kith_coll_name(kind), b.recv, displs[r] + i, ref_move(p->dtype, r, i), i);
@@ -285,9 +296,10 @@ static void test_broadcast(point *p)
         fill_moved(p, b.recv, 0, p->count);
     kith_coll_args args = args_of(KITH_BROADCAST, NULL, b.recv, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_broadcast(p->group, b.recv, p->count, p->dtype, p->root));
+        REQUIRE_OK(kith_broadcast(p->group, args.recv, p->count, p->dtype, p->root));
     else
         run(p, &args);
+    memory_pull();
     for (size_t i = 0; i < p->count; i++)
         expect(p, "broadcast", b.recv, i, ref_move(p->dtype, p->root, i), i);
     finish(p, "broadcast", &b);
@@ -302,9 +314,10 @@ static void test_gather(point *p)
     fill_moved(p, send, 0, p->count);
     kith_coll_args args = args_of(KITH_GATHER, send, is_root ? b.recv : NULL, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_gather(p->group, send, is_root ? b.recv : NULL, p->count, p->dtype, p->root));
+        REQUIRE_OK(kith_gather(p->group, args.send, args.recv, p->count, p->dtype, p->root));
     else
         run(p, &args);
+    memory_pull();
     for (int r = 0; is_root && r < p->size; r++)
         for (size_t i = 0; i < p->count; i++)
             expect(p, "gather", b.recv, (size_t)r * p->count + i, ref_move(p->dtype, r, i), i);
@@ -322,9 +335,10 @@ static void test_scatter(point *p)
     unsigned char *recv = is_own ? b.send + own * p->element : b.recv;
     kith_coll_args args = args_of(KITH_SCATTER, is_root ? b.send : NULL, recv, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_scatter(p->group, is_root ? b.send : NULL, recv, p->count, p->dtype, p->root));
+        REQUIRE_OK(kith_scatter(p->group, args.send, args.recv, p->count, p->dtype, p->root));
     else
         run(p, &args);
+    memory_pull();
     for (size_t i = 0; i < p->count; i++)
         expect(p, "scatter", recv, i, ref_move(p->dtype, p->root, own + i), i);
     finish(p, "scatter", &b);
@@ -338,8 +352,10 @@ static void test_scatter_v(point *p)
     allocate(p, &b, is_root ? end : 0, counts[p->rank]);
     if (is_root)
         fill_moved(p, b.send, 0, end);
-    REQUIRE_OK(kith_scatter_v(p->group, is_root ? b.send : NULL, is_root ? counts : NULL, is_root ? displs : NULL,
-                              b.recv, counts[p->rank], p->dtype, p->root));
+    memory_push();
+    REQUIRE_OK(kith_scatter_v(p->group, is_root ? memory_at(b.send) : NULL, is_root ? counts : NULL,
+                              is_root ? displs : NULL, memory_at(b.recv), counts[p->rank], p->dtype, p->root));
+    memory_pull();
     for (size_t i = 0; i < counts[p->rank]; i++)
         expect(p, "scatter_v", b.recv, i, ref_move(p->dtype, p->root, displs[p->rank] + i), i);
     finish(p, "scatter_v", &b);
@@ -354,9 +370,10 @@ static void test_all_to_all(point *p)
     fill_moved(p, send, 0, total);
     kith_coll_args args = args_of(KITH_ALL_TO_ALL, send, b.recv, p->count);
     if (p->mode == 0)
-        REQUIRE_OK(kith_all_to_all(p->group, send, b.recv, p->count, p->dtype));
+        REQUIRE_OK(kith_all_to_all(p->group, args.send, args.recv, p->count, p->dtype));
     else
         run(p, &args);
+    memory_pull();
     for (int r = 0; r < p->size; r++)
         for (size_t i = 0; i < p->count; i++)
             expect(p, "all_to_all", b.recv, (size_t)r * p->count + i,
@@ -386,7 +403,10 @@ static void test_all_to_all_v(point *p)
     for (int r = 0; r < p->size; r++)
         for (size_t i = 0; i < sent[r]; i++)
             ref_put(b.send, p->dtype, send_displs[r] + i, ref_move(p->dtype, p->rank * 31 + r, i));
-    REQUIRE_OK(kith_all_to_all_v(p->group, b.send, sent, send_displs, b.recv, received, recv_displs, p->dtype));
+    memory_push();
+    REQUIRE_OK(kith_all_to_all_v(p->group, memory_at(b.send), sent, send_displs, memory_at(b.recv), received,
+                                 recv_displs, p->dtype));
+    memory_pull();
     for (int r = 0; r < p->size; r++)
         for (size_t i = 0; i < received[r]; i++)
             expect(p, "all_to_all_v", b.recv, recv_displs[r] + i, ref_move(p->dtype, r * 31 + p->rank, i), i);
@@ -455,14 +475,16 @@ static void walk_count(point *p, bool is_few)
 void suite_collectives(rank_info *info)
 {
     bool is_brief = info->argument != NULL && strcmp(info->argument, "brief") == 0;
+    bool is_types = info->argument != NULL && strcmp(info->argument, "types") == 0;
     bool is_few = is_brief || (info->argument != NULL && strcmp(info->argument, "few") == 0);
     point p = { .info = info, .group = info->world, .rank = info->rank, .size = info->size };
     size_t n = (size_t)info->size;
     const size_t counts[] = { 0, 1, n - 1, n, n + 1, 736, 4097, 1048576 };
     REQUIRE(info->size <= 64);
+    memory_begin(info);
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
         p.count = counts[c];
-        if (p.count < 1000000)
+        if (p.count < (is_types ? n + 1 : 1000000))
             walk_count(&p, is_few);
         REQUIRE_OK(kith_barrier(p.group));
     }
@@ -471,10 +493,11 @@ void suite_collectives(rank_info *info)
     p.dtype = KITH_F32;
     p.element = 4;
     p.op = KITH_SUM;
-    for (int place = 0; place < 2; place++) {
+    for (int place = 0; place < 2 && !is_types; place++) {
         p.in_place = place == 1;
         p.mode = (unsigned)place;
         test_reductions(&p);
         test_movements(&p);
     }
+    memory_end();
 }

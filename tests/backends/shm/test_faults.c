@@ -155,7 +155,7 @@ static void abort_all(harness_rank *me)
     if (me->rank < me->size - 1) {
         kith_status status = me->backend->coll_start(me->group, &coll, &slot);
         HARNESS_CHECK(me, status == KITH_OK && ends(me, &slot, &status) && status == KITH_ERR_ABORTED);
-        kith_be_msg msg = { me->size - 1, 3, recv, sizeof recv };
+        kith_be_msg msg = { .peer = me->size - 1, .tag = 3, .buffer = recv, .nbytes = sizeof recv };
         HARNESS_CHECK(me, me->backend->recv_start(me->group, &msg, &recv_slot) == KITH_OK);
         HARNESS_CHECK(me, harness_wait_msg(me, &recv_slot, NULL) == KITH_ERR_ABORTED);
         me->backend->msg_cancel(me->group, &recv_slot);

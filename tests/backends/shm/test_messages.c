@@ -28,7 +28,7 @@ static void start_message(harness_rank *me, message *m, bool is_send, int peer, 
                           size_t nbytes, unsigned seed)
 {
     memset(m, 0, sizeof *m);
-    m->msg = (kith_be_msg){ peer, tag, buffer, nbytes };
+    m->msg = (kith_be_msg){ .peer = peer, .tag = tag, .buffer = buffer, .nbytes = nbytes };
     m->is_send = is_send;
     m->seed = seed;
     for (size_t i = 0; i < nbytes; i++)
@@ -170,7 +170,7 @@ static void truncation(harness_rank *me)
         } else {
             memset(&m, 0, sizeof m);
             memset(data, 0x77, sizes[s] + 64);
-            m.msg = (kith_be_msg){ 0, 5, data, sizes[s] / 2 };
+            m.msg = (kith_be_msg){ .tag = 5, .buffer = data, .nbytes = sizes[s] / 2 };
             HARNESS_CHECK(me, me->backend->recv_start(me->group, &m.msg, &m.slot) == KITH_OK);
             HARNESS_CHECK(me, harness_wait_msg(me, &m.slot, NULL) == KITH_ERR_TRUNCATED);
             HARNESS_CHECK(me, data[sizes[s] / 2] == 0x77);

@@ -8,6 +8,7 @@
 #include "stub.h"
 
 #include <string.h>
+#include <unistd.h>
 
 typedef struct call {
     stub *s;
@@ -16,7 +17,7 @@ typedef struct call {
     size_t counts[STUB_RANKS], displs[STUB_RANKS];         /* of the _v operations whose arrays all know */
     size_t out_counts[STUB_RANKS], out_displs[STUB_RANKS]; /* all_to_all_v */
     unsigned char *send, *recv, *whole;                    /* whole: what send and recv may share */
-    size_t send_nbytes, recv_nbytes;
+    size_t send_nbytes, recv_nbytes, whole_nbytes;
     bool is_in_place;
 } call;
 
@@ -74,6 +75,7 @@ static double combine(double a, double b, int op)
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     switch (op) {
     case KITH_SUM:
+    case KITH_AVG:
         return a + b;
     case KITH_PROD:
         return a * b;
@@ -95,7 +97,7 @@ static double reduced(const call *c, size_t i)
     double v = value(0, i, c->coll.op);
     for (int r = 1; r < c->group->info.size; r++)
         v = combine(v, value(r, i, c->coll.op), c->coll.op);
-    return v;
+    return c->coll.op == KITH_AVG ? v / c->group->info.size : v;
 }
 
 /* Element j of rank r's own contribution to the operation; for all_to_all: of its block for rank `to`. */
@@ -188,6 +190,7 @@ static void place(call *c)
     c->whole = (unsigned char *)malloc(nbytes);
     CHECK(c->whole != NULL);
     memset(c->whole, 0xCD, nbytes);
+    c->whole_nbytes = nbytes;
     c->send = c->whole;
     c->recv = c->whole + c->send_nbytes + 32;
     if (k->kind == KITH_BROADCAST)
@@ -338,12 +341,10 @@ static void check_recv(const call *c)
     }
 }
 
-static void run(call *c, bool is_blocking)
+static void start_and_wait(call *c, bool is_blocking)
 {
     const kith_backend *backend = c->s->backend;
     kith_be_slot slot = { { 0 } };
-    c->coll.send = c->send;
-    c->coll.recv = c->recv;
     if (is_blocking && backend->coll_run != NULL) {
         kith_status status = backend->coll_run(c->group->group, &c->coll);
         if (status != KITH_ERR_UNSUPPORTED) { /* else this group wants coll_start always */
@@ -356,7 +357,25 @@ static void run(call *c, bool is_blocking)
         CHECK_EQUAL(backend->coll_test(c->group->group, &slot, &is_done), KITH_OK);
         if (backend->progress != NULL)
             backend->progress(c->s->be);
+        if (!is_done && c->coll.is_device)
+            usleep(20); /* others have the work */
     }
+}
+
+static void run(call *c, bool is_blocking)
+{
+    const stub_device *device = &stub_device_memory;
+    unsigned char *whole = c->whole;
+    if (device->upload != NULL)
+        whole = (unsigned char *)device->upload(c->whole, c->whole_nbytes);
+    c->coll.send = whole + (c->send - c->whole);
+    c->coll.recv = whole + (c->recv - c->whole);
+    c->coll.is_device = device->upload != NULL;
+    c->coll.has_stream = device->stream != NULL;
+    c->coll.stream = device->stream;
+    start_and_wait(c, is_blocking);
+    if (device->upload != NULL)
+        device->download(c->whole, whole, c->whole_nbytes);
 }
 
 static void try_one(stub *s, kith_coll_kind kind, kith_dtype dtype, int op, int root, size_t count, int form)
@@ -391,7 +410,7 @@ static bool is_native(stub *s, kith_coll_kind kind, kith_dtype dtype, int op)
 int stub_colls(stub *s, bool is_brief)
 {
     static const size_t counts[] = { 0, 1, 3, 64, 1000, 40001 };
-    int tried = 0, size = s->world->info.size;
+    int tried = 0, size = s->world->info.size, forms = s->backend->coll_run != NULL ? 4 : 2; /* 2, 3: started */
     for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
         for (int dtype = 0; dtype < KITH_DTYPE_COUNT; dtype++)
             for (int op = 0; op < KITH_OP_BUILTIN_COUNT; op++) {
@@ -399,10 +418,12 @@ int stub_colls(stub *s, bool is_brief)
                                    kind == KITH_REDUCE_SCATTER_V || kind == KITH_REDUCE;
                 if (is_brief && (op != KITH_SUM || (dtype != KITH_INT32 && dtype != KITH_F32)))
                     continue;
+                if (is_reducing && (dtype == KITH_F16 || dtype == KITH_BF16 || dtype > KITH_F64))
+                    continue; /* put() has any bits for these */
                 if ((!is_reducing && op != KITH_SUM) || !is_native(s, (kith_coll_kind)kind, (kith_dtype)dtype, op))
                     continue;
                 for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
-                    for (int form = 0; form < 4; form++, tried++)
+                    for (int form = 0; form < forms; form++, tried++)
                         if (!(kind == KITH_ALL_TO_ALL_V && (form & 1)))
                             try_one(s, (kith_coll_kind)kind, (kith_dtype)dtype, op, k % 2 == 0 ? 0 : size - 1,
                                     counts[k], form);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define EXCHANGE_NBYTES 8192
+#define NOTES 64
 
 typedef struct shared_group {
     atomic_int arrived;
@@ -27,7 +28,16 @@ typedef struct shared_group {
     unsigned char data[STUB_RANKS][EXCHANGE_NBYTES];
 } shared_group;
 
+/* What host->put() leaves. A name is used once in a group. */
+typedef struct shared_note {
+    atomic_int state; /* 0 free, 1 being written, 2 there */
+    uint64_t group;
+    char name[48];
+    unsigned char bytes[KITH_BE_NOTE_NBYTES];
+} shared_note;
+
 typedef struct shared_file {
+    shared_note notes[NOTES];
     shared_group groups[STUB_GROUPS];
 } shared_file;
 
@@ -36,6 +46,9 @@ static struct {
 } set[16];
 static int set_count;
 static char last_error[512];
+stub_device stub_device_memory;
+void (*stub_device_begin)(int ordinal);
+void (*stub_device_end)(void);
 
 void stub_failed(const char *file, int line, const char *expression)
 {
@@ -129,6 +142,36 @@ static kith_status on_exchange(void *group_cookie, kith_status mine, const void 
     atomic_store(&shared->worst, 0);
     meet(shared, group->info.size);
     return worst;
+}
+
+static kith_status on_put(void *group_cookie, const char *name, const void *note, size_t nbytes)
+{
+    const stub_group *group = (const stub_group *)group_cookie;
+    shared_note *notes = ((shared_file *)group->owner->shared)->notes;
+    for (int i = 0; i < NOTES; i++) {
+        int is_free = 0;
+        if (!atomic_compare_exchange_strong(&notes[i].state, &is_free, 1))
+            continue;
+        notes[i].group = group->info.id;
+        snprintf(notes[i].name, sizeof notes[i].name, "%s", name);
+        memcpy(notes[i].bytes, note, nbytes);
+        atomic_store(&notes[i].state, 2);
+        return KITH_OK;
+    }
+    return on_fail(KITH_ERR_NO_RESOURCE, "the test has no room for a note");
+}
+
+static kith_status on_get(void *group_cookie, const char *name, void *note, size_t nbytes)
+{
+    const stub_group *group = (const stub_group *)group_cookie;
+    const shared_note *notes = ((const shared_file *)group->owner->shared)->notes;
+    for (int i = 0; i < NOTES; i++) {
+        if (atomic_load(&notes[i].state) != 2 || notes[i].group != group->info.id || strcmp(notes[i].name, name) != 0)
+            continue;
+        memcpy(note, notes[i].bytes, nbytes);
+        return KITH_OK;
+    }
+    return KITH_ERR_BUSY;
 }
 
 static void on_peer_failed(void *group_cookie, int peer, const char *why)
@@ -226,18 +269,24 @@ void stub_host(kith_be_host *host)
                             .agree = on_agree,
                             .exchange = on_exchange,
                             .peer_failed = on_peer_failed,
-                            .job_id = 42 };
+                            .job_id = 42,
+                            .device = -1,
+                            .put = on_put,
+                            .get = on_get };
 }
 
 static void enter(stub *s, const kith_backend *backend, int rank, int size)
 {
     static int all[STUB_RANKS];
     s->backend = backend;
+    if (stub_device_begin != NULL)
+        stub_device_begin(rank);
     stub_host(&s->host);
     s->host.cookie = s;
     s->host.rank = s->host.local_rank = rank;
     s->host.size = s->host.local_size = size;
     s->host.node_of = s->node_of;
+    s->host.device = stub_device_memory.upload != NULL ? rank : -1;
     for (int r = 0; r < size; r++)
         all[r] = r;
     CHECK_EQUAL(backend->open(&s->host, &s->be), KITH_OK);
@@ -265,6 +314,8 @@ void stub_leave(stub *s)
     stub_barrier(s);
     stub_group_free(s->world);
     backend->close(s->be);
+    if (stub_device_end != NULL)
+        stub_device_end();
     munmap(s->shared, sizeof(shared_file));
     free(s);
 }

@@ -92,6 +92,17 @@ void stub_send_start(stub_group *group, const void *buffer, size_t nbytes, int p
 void stub_recv_start(stub_group *group, void *buffer, size_t nbytes, int peer, uint64_t tag, kith_be_slot *slot,
                      kith_be_msg *msg);
 
+/* For backends that take device memory alone: the collectives of colls.c run on a copy that lies there. */
+typedef struct stub_device {
+    void *(*upload)(const void *host, size_t nbytes);          /* a copy in device memory */
+    void (*download)(void *host, void *device, size_t nbytes); /* back, and frees it */
+    void *stream; /* what the copies are in, so the backend must order itself behind it; NULL: they are done */
+} stub_device;
+extern stub_device stub_device_memory; /* upload NULL: host memory */
+/* Called on each rank before it opens the backend, with its rank as the device, and after it closed it; may be NULL. */
+extern void (*stub_device_begin)(int ordinal);
+extern void (*stub_device_end)(void);
+
 /* Deterministic numbers. */
 uint64_t stub_random(uint64_t *state);
 
