@@ -102,6 +102,8 @@ static kith_status make_copies(kith_layers *layers, int size)
     status = ki_agree(layers->options.tp, status);
     if (status == KITH_OK)
         status = kith_group_split(layers->options.tp, layers->tp_rank / size, layers->tp_rank, NULL, &copies->group);
+    if (status == KITH_OK)
+        status = ki_space_join(&layers->space, copies->group);
     if (status != KITH_OK) {
         free(copies);
         return status;

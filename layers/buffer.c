@@ -13,11 +13,11 @@
 
 #define ALIGNMENT 64
 
-static struct kith_buffer *take_free(kith_layers *layers, size_t nbytes)
+static struct kith_buffer *take_free(kith_layers *layers, const ki_space *space, size_t nbytes)
 {
     struct kith_buffer **best = NULL;
     for (struct kith_buffer **at = &layers->free_buffers; *at != NULL; at = &(*at)->next)
-        if ((*at)->capacity >= nbytes && (best == NULL || (*at)->capacity < (*best)->capacity))
+        if ((*at)->space == space && (*at)->capacity >= nbytes && (best == NULL || (*at)->capacity < (*best)->capacity))
             best = at;
     if (best == NULL || (*best)->capacity / 2 > nbytes + 4096) // a small tensor does not take a large one's memory
         return NULL;
@@ -32,7 +32,7 @@ void ki_buffers_free(kith_layers *layers)
     while (layers->free_buffers != NULL) {
         struct kith_buffer *buffer = layers->free_buffers;
         layers->free_buffers = buffer->next;
-        free(buffer->data);
+        ki_space_free(buffer->space, buffer->data);
         free(buffer);
     }
     layers->memory.cached = 0;
@@ -40,22 +40,23 @@ void ki_buffers_free(kith_layers *layers)
 
 /* A free buffer that is too small for what is wanted now will be too small the next time as well, where sequences grow:
  * the largest of them goes when a larger one is made, so that what is kept does not outgrow what was alive at once. */
-static void give_up_smaller(kith_layers *layers, size_t nbytes)
+static void give_up_smaller(kith_layers *layers, const ki_space *space, size_t nbytes)
 {
     struct kith_buffer **largest = NULL;
     for (struct kith_buffer **at = &layers->free_buffers; *at != NULL; at = &(*at)->next)
-        if ((*at)->capacity < nbytes && (largest == NULL || (*at)->capacity > (*largest)->capacity))
+        if ((*at)->space == space && (*at)->capacity < nbytes &&
+            (largest == NULL || (*at)->capacity > (*largest)->capacity))
             largest = at;
     if (largest == NULL)
         return;
     struct kith_buffer *buffer = *largest;
     *largest = buffer->next;
     layers->memory.cached -= buffer->capacity;
-    free(buffer->data);
+    ki_space_free(buffer->space, buffer->data);
     free(buffer);
 }
 
-static struct kith_buffer *allocate(kith_layers *layers, size_t nbytes)
+static struct kith_buffer *allocate(kith_layers *layers, const ki_space *space, size_t nbytes)
 {
     if (ki_fault(KI_FAULT_ALLOC))
         return NULL;
@@ -63,10 +64,11 @@ static struct kith_buffer *allocate(kith_layers *layers, size_t nbytes)
     if (buffer == NULL)
         return NULL;
     buffer->layers = layers;
+    buffer->space = space;
     if (layers->is_dry)
         return buffer;
     buffer->capacity = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    buffer->data = aligned_alloc(ALIGNMENT, buffer->capacity);
+    buffer->data = ki_space_alloc(space, buffer->capacity);
     if (buffer->data == NULL) {
         free(buffer);
         return NULL;
@@ -75,10 +77,9 @@ static struct kith_buffer *allocate(kith_layers *layers, size_t nbytes)
 }
 
 /* Bytes of all ones are a NaN in every floating-point type, and -1 as an integer. */
-static void poison(const struct kith_buffer *buffer)
+static kith_status poison(const struct kith_buffer *buffer)
 {
-    if (buffer->data != NULL)
-        memset(buffer->data, 0xff, buffer->nbytes);
+    return buffer->data == NULL ? KITH_OK : ki_space_fill(buffer->space, buffer->data, 0xff, buffer->nbytes);
 }
 
 static kith_status no_memory(size_t nbytes)
@@ -86,19 +87,19 @@ static kith_status no_memory(size_t nbytes)
     return ki_fail(KITH_ERR_NO_MEMORY, "layers: no memory for a tensor of %zu bytes", nbytes);
 }
 
-static kith_status take(kith_layers *layers, size_t nbytes, struct kith_buffer **out)
+static kith_status take(kith_layers *layers, const ki_space *space, size_t nbytes, struct kith_buffer **out)
 {
     size_t room = nbytes > 0 ? nbytes : 1; // so that a tensor without elements has an address, too
     if (room > SIZE_MAX - ALIGNMENT)
         return no_memory(nbytes);
-    struct kith_buffer *buffer = take_free(layers, layers->is_dry ? 0 : room);
+    struct kith_buffer *buffer = take_free(layers, space, layers->is_dry ? 0 : room);
     if (buffer == NULL) {
-        give_up_smaller(layers, room);
-        buffer = allocate(layers, room);
+        give_up_smaller(layers, space, room);
+        buffer = allocate(layers, space, room);
     }
     if (buffer == NULL && layers->free_buffers != NULL) {
         ki_buffers_free(layers);
-        buffer = allocate(layers, room);
+        buffer = allocate(layers, space, room);
     }
     if (buffer == NULL)
         return no_memory(nbytes);
@@ -109,17 +110,13 @@ static kith_status take(kith_layers *layers, size_t nbytes, struct kith_buffer *
     layers->memory.tensors += nbytes;
     if (layers->memory.tensors > layers->memory.tensors_peak)
         layers->memory.tensors_peak = layers->memory.tensors;
-    if (layers->options.is_debug)
-        poison(buffer);
     *out = buffer;
-    return KITH_OK;
+    return layers->options.is_debug ? poison(buffer) : KITH_OK;
 }
 
-kith_status kith_tensor_create(kith_layers *layers, kith_dtype dtype, int dim_count, const int64_t *shape,
-                               kith_tensor *tensor)
+static kith_status create(kith_layers *layers, const ki_space *space, kith_dtype dtype, int dim_count,
+                          const int64_t *shape, kith_tensor *tensor)
 {
-    if (layers == NULL || tensor == NULL)
-        return ki_fail(KITH_ERR_INVALID_ARG, "kith_tensor_create: layers and tensor must not be NULL");
     kith_tensor made = kith_tensor_view(NULL, dtype, dim_count, shape);
     if (made.dim_count == 0)
         return ki_fail(
@@ -130,12 +127,42 @@ kith_status kith_tensor_create(kith_layers *layers, kith_dtype dtype, int dim_co
     size_t nbytes;
     if (!ki_mul((size_t)kith_tensor_count(&made), kith_dtype_nbytes(dtype), &nbytes))
         return no_memory(SIZE_MAX);
-    kith_status status = take(layers, nbytes, &made.buffer);
+    kith_status status = take(layers, space, nbytes, &made.buffer);
+    if (status == KITH_OK) {
+        made.data = made.buffer->data;
+        *tensor = made;
+    } else {
+        kith_tensor_release(&made);
+    }
+    return status;
+}
+
+kith_status kith_tensor_create(kith_layers *layers, kith_dtype dtype, int dim_count, const int64_t *shape,
+                               kith_tensor *tensor)
+{
+    if (layers == NULL || tensor == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_tensor_create: layers and tensor must not be NULL");
+    return create(layers, &layers->space, dtype, dim_count, shape, tensor);
+}
+
+kith_status ki_tensor_create_on_host(kith_layers *layers, kith_dtype dtype, int64_t rows, int64_t cols,
+                                     kith_tensor *tensor)
+{
+    const int64_t shape[2] = { rows, cols };
+    const ki_space *host = ki_space_is_host(&layers->space) ? &layers->space : &ki_host_space;
+    return create(layers, host, dtype, 2, shape, tensor);
+}
+
+kith_status ki_tensor_bring_in(kith_layers *layers, const kith_tensor *tensor, kith_tensor *there)
+{
+    if (ki_space_is_host(&layers->space))
+        return kith_tensor_retain(tensor, there);
+    kith_status status = kith_tensor_create(layers, tensor->dtype, tensor->dim_count, tensor->shape, there);
+    if (status == KITH_OK)
+        status = ki_space_copy_in(&layers->space, there->data, tensor->data, ki_tensor_nbytes(tensor));
     if (status != KITH_OK)
-        return status;
-    made.data = made.buffer->data;
-    *tensor = made;
-    return KITH_OK;
+        kith_tensor_release(there);
+    return status;
 }
 
 kith_status kith_tensor_retain(const kith_tensor *tensor, kith_tensor *reference)
@@ -160,7 +187,7 @@ void kith_tensor_release(kith_tensor *tensor)
     layers->live_buffers--;
     layers->memory.tensors -= buffer->nbytes;
     if (layers->options.is_debug)
-        poison(buffer);
+        (void)poison(buffer); // a stream that cannot take it tells whoever waits for it
     buffer->next = layers->free_buffers;
     layers->free_buffers = buffer;
     layers->memory.cached += buffer->capacity;

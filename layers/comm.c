@@ -15,13 +15,15 @@
 
 ki_comm ki_comm_tp(const kith_layers *layers)
 {
-    ki_comm comm = { layers->is_dry ? NULL : layers->options.tp, layers->tp_size, layers->tp_rank, KITH_LAYERS_TP };
+    ki_comm comm = { layers->is_dry ? NULL : layers->options.tp, layers->tp_size, layers->tp_rank, KITH_LAYERS_TP,
+                     false };
     return comm;
 }
 
 ki_comm ki_comm_ep(const kith_layers *layers)
 {
-    ki_comm comm = { layers->is_dry ? NULL : layers->options.ep, layers->ep_size, layers->ep_rank, KITH_LAYERS_EP };
+    ki_comm comm = { layers->is_dry ? NULL : layers->options.ep, layers->ep_size, layers->ep_rank, KITH_LAYERS_EP,
+                     false };
     return comm;
 }
 
@@ -30,7 +32,7 @@ ki_comm ki_comm_data(const kith_layers *layers)
     kith_group *data = layers->options.data;
     if (data == NULL)
         return ki_comm_ep(layers);
-    ki_comm comm = { data, kith_group_size(data), kith_group_rank(data), KITH_LAYERS_DATA };
+    ki_comm comm = { data, kith_group_size(data), kith_group_rank(data), KITH_LAYERS_DATA, false };
     return comm;
 }
 
@@ -54,17 +56,19 @@ static void count(kith_layers *layers, kith_layers_phase phase, kith_coll_kind k
 }
 
 /* What arrives must not be used before it is there. */
-static void poison(const kith_layers *layers, void *data, int64_t elements, kith_dtype dtype)
+static kith_status poison(const ki_started *started, void *data, int64_t elements, kith_dtype dtype)
 {
-    if (layers->options.is_debug && data != NULL)
-        memset(data, 0xff, (size_t)elements * kith_dtype_nbytes(dtype));
+    if (!started->layers->options.is_debug || data == NULL)
+        return KITH_OK;
+    return ki_space_fill(started->space, data, 0xff, (size_t)elements * kith_dtype_nbytes(dtype));
 }
 
 static void begin(kith_layers *layers, kith_layers_phase phase, kith_coll_kind kind, ki_comm comm, int64_t elements,
                   kith_dtype dtype, ki_started *started)
 {
     uint64_t nbytes = (uint64_t)elements * kith_dtype_nbytes(dtype);
-    *started = (ki_started){ NULL, layers, comm.axis, phase, kind, ki_now_ns(), nbytes };
+    const ki_space *space = comm.is_on_host ? &ki_host_space : &layers->space;
+    *started = (ki_started){ NULL, space, layers, comm.axis, phase, kind, ki_now_ns(), nbytes };
 }
 
 static void end(const ki_started *started)
@@ -139,15 +143,16 @@ kith_status ki_comm_all_gather_start(kith_layers *layers, kith_layers_phase phas
 {
     begin(layers, phase, KITH_ALL_GATHER, comm, units * unit, dtype, started);
     size_t mine = part_of(comm, units, unit);
-    if (comm.size == 1) {
-        if (own != whole && whole != NULL && mine > 0)
-            memcpy(whole, own, mine * kith_dtype_nbytes(dtype));
-        return KITH_OK;
-    }
+    if (comm.size == 1)
+        return own == whole || whole == NULL
+                   ? KITH_OK
+                   : ki_space_copy(started->space, whole, own, mine * kith_dtype_nbytes(dtype));
     count(layers, phase, KITH_ALL_GATHER, comm, units * unit, dtype);
     if (comm.group == NULL)
         return KITH_OK;
-    poison(layers, whole, units * unit, dtype);
+    kith_status status = poison(started, whole, units * unit, dtype);
+    if (status != KITH_OK)
+        return status;
     if (units % comm.size == 0)
         return kith_all_gather_start(comm.group, own, whole, mine, dtype, &started->request);
     size_t on_stack[SIZES_ON_STACK], *allocated;
@@ -155,7 +160,7 @@ kith_status ki_comm_all_gather_start(kith_layers *layers, kith_layers_phase phas
     if (counts == NULL)
         return no_memory();
     part_counts(comm, units, unit, counts);
-    kith_status status = kith_all_gather_v_start(comm.group, own, whole, counts, NULL, dtype, &started->request);
+    status = kith_all_gather_v_start(comm.group, own, whole, counts, NULL, dtype, &started->request);
     free(allocated);
     return status;
 }
@@ -165,15 +170,15 @@ kith_status ki_comm_reduce_scatter_start(kith_layers *layers, kith_layers_phase 
 {
     begin(layers, phase, KITH_REDUCE_SCATTER, comm, units * unit, dtype, started);
     size_t mine = part_of(comm, units, unit);
-    if (comm.size == 1) {
-        if (own != whole && own != NULL && mine > 0)
-            memcpy(own, whole, mine * kith_dtype_nbytes(dtype));
-        return KITH_OK;
-    }
+    if (comm.size == 1)
+        return own == whole || own == NULL ? KITH_OK
+                                           : ki_space_copy(started->space, own, whole, mine * kith_dtype_nbytes(dtype));
     count(layers, phase, KITH_REDUCE_SCATTER, comm, units * unit, dtype);
     if (comm.group == NULL)
         return KITH_OK;
-    poison(layers, own, (int64_t)mine, dtype);
+    kith_status status = poison(started, own, (int64_t)mine, dtype);
+    if (status != KITH_OK)
+        return status;
     if (units % comm.size == 0)
         return kith_reduce_scatter_start(comm.group, whole, own, mine, dtype, KITH_SUM, &started->request);
     size_t on_stack[SIZES_ON_STACK], *allocated;
@@ -181,8 +186,7 @@ kith_status ki_comm_reduce_scatter_start(kith_layers *layers, kith_layers_phase 
     if (counts == NULL)
         return no_memory();
     part_counts(comm, units, unit, counts);
-    kith_status status =
-        kith_reduce_scatter_v_start(comm.group, whole, own, counts, dtype, KITH_SUM, &started->request);
+    status = kith_reduce_scatter_v_start(comm.group, whole, own, counts, dtype, KITH_SUM, &started->request);
     free(allocated);
     return status;
 }
@@ -203,7 +207,7 @@ kith_status ki_comm_wait(ki_started *started)
     if (started->request == NULL)
         return KITH_OK;
     int64_t start_ns = ki_now_ns();
-    kith_status status = kith_wait(&started->request);
+    kith_status status = ki_space_end(started->space, &started->request);
     kith_layers_traffic *traffic = &started->layers->traffic[started->axis];
     traffic->wait_ns[started->phase][started->kind] += (uint64_t)(ki_now_ns() - start_ns);
     end(started);
@@ -230,15 +234,15 @@ kith_status ki_comm_all_to_all_v_start(kith_layers *layers, kith_layers_phase ph
 {
     int64_t sent = sum_of(send_counts, comm.size), received = sum_of(recv_counts, comm.size);
     begin(layers, phase, KITH_ALL_TO_ALL_V, comm, sent, dtype, started);
-    if (comm.size == 1) {
-        if (recv != NULL && sent > 0)
-            memcpy(recv, send, (size_t)sent * kith_dtype_nbytes(dtype));
-        return KITH_OK;
-    }
+    if (comm.size == 1)
+        return recv == NULL ? KITH_OK
+                            : ki_space_copy(started->space, recv, send, (size_t)sent * kith_dtype_nbytes(dtype));
     count_sent(layers, phase, KITH_ALL_TO_ALL_V, comm, sent, (double)(sent - send_counts[comm.rank]), dtype);
     if (comm.group == NULL)
         return KITH_OK;
-    poison(layers, recv, received, dtype);
+    kith_status status = poison(started, recv, received, dtype);
+    if (status != KITH_OK)
+        return status;
     size_t *counts = malloc(2 * (size_t)comm.size * sizeof *counts);
     if (counts == NULL)
         return no_memory();
@@ -246,8 +250,8 @@ kith_status ki_comm_all_to_all_v_start(kith_layers *layers, kith_layers_phase ph
         counts[r] = (size_t)send_counts[r];
         counts[comm.size + r] = (size_t)recv_counts[r];
     }
-    kith_status status = kith_all_to_all_v_start(comm.group, send, counts, NULL, recv, counts + comm.size, NULL, dtype,
-                                                 &started->request);
+    status = kith_all_to_all_v_start(comm.group, send, counts, NULL, recv, counts + comm.size, NULL, dtype,
+                                     &started->request);
     free(counts);
     return status;
 }

@@ -49,6 +49,8 @@ static kith_status find_losses(kith_tape *tape, const ki_cross_entropy *how, con
         status = compute->ops->losses(compute, ki_mat_of(sums), targets, how->ignored, how->smoothing, how->words,
                                       column_of(losses));
     if (status == KITH_OK && sum != NULL)
+        status = ki_space_wait(&tape->layers->space); // the sum waits for the device, and knows no deadline
+    if (status == KITH_OK && sum != NULL)
         status = compute->ops->sum_elements(compute, column_of(losses), sum);
     *losses = ki_with_layout(*losses, KITH_REPLICATED, 0);
     return status;

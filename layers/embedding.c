@@ -192,20 +192,22 @@ kith_status kith_embedding_forward(kith_embedding *embedding, kith_tape *tape, c
     kith_status status = ki_tape_enter(tape, embedding->layers, "kith_embedding_forward", KITH_PHASE_FORWARD);
     if (status != KITH_OK)
         return status;
-    kith_tensor made = { 0 };
+    kith_tensor made = { 0 }, there = { 0 };
     ki_saved saved = { .owner = embedding, .name = embedding->name };
     ki_dropout mask = { 0 };
     KI_OR_GOTO(end, check_sequence(embedding, tape));
     KI_OR_GOTO(end, make_mask(embedding, tape, "kith_embedding_forward", &mask));
     KI_OR_GOTO(end, ki_ids_check(tape, "kith_embedding_forward: ids", ids, embedding->options.vocabulary, NULL, NULL));
-    KI_OR_GOTO(end, look_up(embedding, tape, (const int32_t *)ids->data, &made));
+    KI_OR_GOTO(end, ki_ids_bring_in(tape, ids, &there));
+    KI_OR_GOTO(end, look_up(embedding, tape, (const int32_t *)there.data, &made));
     KI_OR_GOTO(end, add_positions(embedding, tape, &made));
     KI_OR_GOTO(end, drop(embedding, &mask, &made));
-    KI_OR_GOTO(end, ki_saved_keep(&saved, 0, ids));
+    KI_OR_GOTO(end, ki_saved_keep(&saved, 0, &there));
     KI_OR_GOTO(end, ki_tape_push(tape, &saved));
     KI_OR_GOTO(end, kith_tensor_retain(&made, y));
 end:
     kith_tensor_release(&made);
+    kith_tensor_release(&there);
     return status;
 }
 

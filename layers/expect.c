@@ -66,5 +66,7 @@ kith_status ki_expect(const kith_layers *layers, const char *what, const kith_te
                        what);
     if (tensor->data == NULL && !layers->is_dry && kith_tensor_count(tensor) > 0)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s has no data", what);
+    if (tensor->buffer == NULL && !ki_space_has(&layers->space, tensor->data))
+        return ki_fail(KITH_ERR_INVALID_ARG, "%s lies in the host's memory, and the layers compute on a device", what);
     return layers->options.is_debug && layers->tp_size > 1 ? check_layout(what, tensor, how) : KITH_OK;
 }

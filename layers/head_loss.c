@@ -31,11 +31,15 @@ static kith_status compute_logits(kith_head *head, kith_tape *tape, const kith_t
 static kith_status compute_losses(kith_head *head, kith_tape *tape, const kith_tensor *targets, ki_saved *saved,
                                   kith_tensor *losses, double *sum)
 {
-    kith_status status = ki_saved_keep(saved, TARGETS, targets);
+    kith_tensor there = { 0 };
+    kith_status status = ki_ids_bring_in(tape, targets, &there);
     if (status == KITH_OK)
-        status = ki_cross_entropy_forward(tape, &head->loss, ki_mat_of(&saved->tensors[LOGITS]),
-                                          (const int32_t *)targets->data, &saved->tensors[TOP], &saved->tensors[SUMS],
-                                          losses, sum);
+        status = ki_saved_keep(saved, TARGETS, &there);
+    if (status == KITH_OK)
+        status =
+            ki_cross_entropy_forward(tape, &head->loss, ki_mat_of(&saved->tensors[LOGITS]), (const int32_t *)there.data,
+                                     &saved->tensors[TOP], &saved->tensors[SUMS], losses, sum);
+    kith_tensor_release(&there);
     return status;
 }
 

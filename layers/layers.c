@@ -20,6 +20,8 @@ static kith_status check_options(const kith_layers_options *options)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: dry_tp and dry_ep must not be negative");
     if (is_dry && (options->tp != NULL || options->ep != NULL || options->data != NULL))
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: a dry run (dry_tp, dry_ep) takes no groups");
+    if (is_dry && (options->device != NULL || options->stream != NULL))
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: a dry run (dry_tp, dry_ep) takes no device");
     if (options->blas_threads < -1 || options->blas_threads > 1024)
         return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_create: blas_threads %d, wanted -1, 0 or 1 .. 1024",
                        options->blas_threads);
@@ -31,7 +33,7 @@ static int share_of_cores(const kith_layers_options *options)
 {
     cpu_set_t usable;
     int cores = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
-    const kith_group *any = options->tp != NULL ? options->tp : options->ep;
+    const kith_group *any = options->tp != NULL ? options->tp : options->ep != NULL ? options->ep : options->data;
     int ranks = any == NULL ? 1 : kith_local_size(kith_group_ctx(any));
     return cores > ranks && ranks > 0 ? cores / ranks : 1;
 }
@@ -40,6 +42,8 @@ static kith_status open_compute(kith_layers *layers)
 {
     if (layers->is_dry)
         return ki_compute_open_dry(&layers->compute);
+    if (!ki_space_is_host(&layers->space))
+        return ki_space_open_compute(&layers->space, layers->options.allows_tf32 != 0, &layers->compute);
     int threads = layers->options.blas_threads;
     if (threads == 0)
         threads = share_of_cores(&layers->options);
@@ -62,7 +66,9 @@ static kith_status agree(const kith_layers_options *options, kith_status status)
     const ki_number numbers[] = { { "dtype", (int64_t)options->dtype },
                                   { "is_sequence_parallel", options->is_sequence_parallel },
                                   { "is_debug", options->is_debug },
-                                  { "seed", (int64_t)options->seed } };
+                                  { "seed", (int64_t)options->seed },
+                                  { "device (on some ranks alone)", options->device != NULL },
+                                  { "allows_tf32", options->allows_tf32 != 0 } };
     return ki_agree_on(options->tp, options->ep, status, "kith_layers_create", numbers,
                        sizeof numbers / sizeof numbers[0]);
 }
@@ -80,6 +86,25 @@ static void destroy_owned(kith_layers *layers, const ki_owned *until)
     }
 }
 
+/* What the layers send is ordered with what they compute. */
+static kith_status join_groups(kith_layers *layers)
+{
+    kith_group *const groups[] = { layers->options.tp, layers->options.ep, layers->options.data };
+    kith_status status = KITH_OK;
+    for (int i = 0; i < 3 && status == KITH_OK; i++)
+        status = ki_space_join(&layers->space, groups[i]);
+    return status;
+}
+
+/* Groups do not go on with a stream that is gone. */
+static void leave_groups(const kith_layers *layers)
+{
+    kith_group *const groups[] = { layers->options.tp, layers->options.ep, layers->options.data };
+    for (int i = 0; layers->space.owns_stream && i < 3; i++)
+        if (groups[i] != NULL && kith_group_status(groups[i]) == KITH_OK)
+            (void)kith_group_set_stream(groups[i], NULL);
+}
+
 static void destroy(kith_layers *layers)
 {
     if (layers == NULL)
@@ -93,6 +118,8 @@ static void destroy(kith_layers *layers)
     }
     ki_buffers_free(layers);
     ki_compute_close(layers->compute);
+    leave_groups(layers);
+    ki_space_close(&layers->space);
     free(layers->params);
     free(layers);
 }
@@ -109,7 +136,11 @@ static kith_status make(const kith_layers_options *options, kith_layers **out)
     layers->dtype = options->dtype;
     layers->accumulator = ki_accumulator_of(options->dtype);
     find_ranks(layers);
-    status = open_compute(layers);
+    status = ki_space_open("kith_layers_create", options->device, options->stream, &layers->space);
+    if (status == KITH_OK)
+        status = open_compute(layers);
+    if (status == KITH_OK)
+        status = join_groups(layers);
     if (status != KITH_OK)
         destroy(layers);
     else
@@ -144,6 +175,18 @@ kith_status kith_layers_destroy(kith_layers *layers)
                        (long long)layers->live_tapes, (long long)layers->live_buffers);
     destroy(layers);
     return KITH_OK;
+}
+
+kith_stream *kith_layers_stream(const kith_layers *layers)
+{
+    return layers == NULL ? NULL : layers->space.stream;
+}
+
+kith_status kith_layers_synchronize(kith_layers *layers)
+{
+    if (layers == NULL)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_layers_synchronize: layers must not be NULL");
+    return ki_space_wait(&layers->space);
 }
 
 int kith_layers_tp_size(const kith_layers *layers)

@@ -26,6 +26,7 @@
 #include "compute/compute.h"
 #include "core/base/error.h"
 #include "core/base/mem.h"
+#include "core/device/space.h"
 #include <kith/layers.h>
 #include <stdbool.h>
 #include <string.h>
@@ -40,6 +41,7 @@
 /* Memory of tensors: what kith_tensor_create() gives. In dry runs there is no data, only the count. */
 struct kith_buffer {
     kith_layers *layers;
+    const ki_space *space; /* that of the layers, or the host's */
     void *data;
     size_t nbytes;   /* asked for, which is what is counted */
     size_t capacity; /* allocated */
@@ -63,6 +65,7 @@ typedef struct ki_copies {
 
 /* Memory that blocks of parameters lie in: one's own, or an optimizer's bucket. (param_memory.c) */
 typedef struct ki_home {
+    const ki_space *space;
     void *value, *grad; /* T, A; NULL in dry runs, and when the last block has left */
     int64_t blocks;
 } ki_home;
@@ -109,6 +112,7 @@ struct kith_layers {
     int tp_size, tp_rank, ep_size, ep_rank;
     bool is_dry;
     kith_dtype dtype, accumulator; /* T and A(T) of compute.h */
+    ki_space space;                /* where tensors are */
     ki_compute *compute;
     struct kith_buffer *free_buffers;
     int64_t live_buffers, live_tapes;
@@ -211,6 +215,12 @@ kith_status ki_layers_join_name(kith_layers *layers, const char *prefix, const c
 kith_status ki_tensor_create_2d(kith_layers *layers, kith_dtype dtype, int64_t rows, int64_t cols, kith_tensor *tensor);
 /* As x but for the last dimension. Layout and split of x are kept. */
 kith_status ki_tensor_create_like(kith_layers *layers, const kith_tensor *x, int64_t features, kith_tensor *tensor);
+/* Memory of the host also where the layers compute on a device: numbers that the host decides by. */
+kith_status ki_tensor_create_on_host(kith_layers *layers, kith_dtype dtype, int64_t rows, int64_t cols,
+                                     kith_tensor *tensor);
+/* The same numbers where the layers compute: on the host another reference, on a device a copy. tensor is contiguous,
+ * and may change afterwards. */
+kith_status ki_tensor_bring_in(kith_layers *layers, const kith_tensor *tensor, kith_tensor *there);
 /* Frees what is not in use. */
 void ki_buffers_free(kith_layers *layers);
 
@@ -227,6 +237,11 @@ ki_mat ki_mat_cols(ki_mat mat, int64_t first, int64_t count);
 static inline int64_t ki_features(const kith_tensor *tensor)
 {
     return tensor->shape[tensor->dim_count - 1];
+}
+/* Of a contiguous one. */
+static inline size_t ki_tensor_nbytes(const kith_tensor *tensor)
+{
+    return (size_t)kith_tensor_count(tensor) * kith_dtype_nbytes(tensor->dtype);
 }
 /* Product of all dimensions but the last. */
 int64_t ki_rows(const kith_tensor *tensor);
@@ -259,16 +274,24 @@ typedef struct ki_comm {
     kith_group *group; /* NULL in dry runs */
     int size, rank;
     kith_layers_axis axis; /* what it is counted as */
+    bool is_on_host;       /* numbers in the host's memory, whatever the layers compute with */
 } ki_comm;
 
 ki_comm ki_comm_tp(const kith_layers *layers);
 ki_comm ki_comm_ep(const kith_layers *layers);
 /* All ranks with other data. */
 ki_comm ki_comm_data(const kith_layers *layers);
+/* The same ranks, for numbers that the host decides by. */
+static inline ki_comm ki_comm_on_host(ki_comm comm)
+{
+    comm.is_on_host = true;
+    return comm;
+}
 
 /* Something that was started, so that computation can go on beside it. */
 typedef struct ki_started {
     kith_request *request; /* NULL: done */
+    const ki_space *space; /* of the numbers */
     kith_layers *layers;   /* what is counted and watched: */
     kith_layers_axis axis;
     kith_layers_phase phase;
@@ -418,8 +441,8 @@ void ki_grad_added(kith_layers *layers, ki_block *block);
 
 /* Zeroed memory for blocks to move into, not counted. It dies with the layers. */
 kith_status ki_home_create(kith_layers *layers, int64_t elements, ki_home **home);
-/* Values and gradients go along. */
-void ki_block_move(kith_layers *layers, ki_block *block, ki_home *home, int64_t first);
+/* Values and gradients go along. On failure nothing has moved. */
+kith_status ki_block_move(kith_layers *layers, ki_block *block, ki_home *home, int64_t first);
 
 /* ---- param_grads.c ---- */
 

@@ -59,7 +59,7 @@ struct kith_moe {
 typedef struct ki_routing {
     int64_t tokens, choices;
     int64_t sent, received; /* rows that leave this home, rows that work here */
-    kith_tensor chosen;     /* int32 [2, choices]: expert of each choice, then its row or -1 */
+    kith_tensor chosen;     /* int32 [2, choices]: expert of each choice, then its row or -1; on the host, as counts */
     kith_tensor counts; /* int64 [1, experts + ep * expert_count]: rows to each expert, then those from each rank for
                                each expert that is here */
 } ki_routing;
@@ -67,6 +67,7 @@ typedef struct ki_routing {
 /* The same as lists for kernels, made when they are needed. NULL in dry runs. */
 typedef struct ki_routing_lists {
     kith_tensor memory;
+    const int32_t *row_of_choice;             /* [choices] */
     int32_t *token_of_row, *choice_of_row;    /* [sent] */
     int32_t *arrival_of_row, *row_of_arrival; /* [received]: rows that work here, in the order of experts and in the
                                                  order of arrival; not used when ki_moe_is_sorting() is false */

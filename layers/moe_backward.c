@@ -99,7 +99,7 @@ static kith_status back_to_logits(kith_moe *moe, kith_tape *tape, double auxilia
     KI_OR_GOTO(end, ki_trip_end(&p->dweights_home, &of_rows));
     KI_OR_GOTO(end, ki_tensor_create_like(layers, &kept->weights, moe->options.top_k, &of_choices));
     ki_mat column = { of_choices.data, routing->choices, 1, 1, of_choices.dtype };
-    KI_OR_GOTO(end, layers->compute->ops->pick_rows(layers->compute, ki_row_of_choice(routing), ki_no_mat(),
+    KI_OR_GOTO(end, layers->compute->ops->pick_rows(layers->compute, p->lists.row_of_choice, ki_no_mat(),
                                                     ki_mat_of(&of_rows), column));
     KI_OR_GOTO(end, ki_comm_all_reduce(layers, tape->phase, ki_comm_tp(layers), of_choices.data, routing->choices,
                                        of_choices.dtype, KITH_SUM));

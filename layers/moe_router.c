@@ -23,14 +23,36 @@ static bool needs_probabilities(const kith_moe *moe)
 /* The element of [tokens, experts] that each choice is: int32 [1, choices]. */
 static kith_status places_of(kith_moe *moe, const ki_routing *routing, kith_tensor *places)
 {
-    kith_status status = ki_tensor_create_2d(moe->layers, KITH_INT32, 1, routing->choices, places);
-    if (status != KITH_OK || moe->layers->is_dry)
+    kith_tensor numbers = { 0 };
+    kith_status status = ki_tensor_create_on_host(moe->layers, KITH_INT32, 1, routing->choices, &numbers);
+    if (status != KITH_OK)
         return status;
     const int32_t *expert_of = ki_expert_of_choice(routing);
-    int32_t *place = (int32_t *)places->data;
-    for (int64_t choice = 0; choice < routing->choices; choice++)
+    int32_t *place = (int32_t *)numbers.data;
+    for (int64_t choice = 0; !moe->layers->is_dry && choice < routing->choices; choice++)
         place[choice] = (int32_t)(choice / moe->options.top_k * moe->options.experts) + expert_of[choice];
-    return KITH_OK;
+    status = ki_tensor_bring_in(moe->layers, &numbers, places);
+    kith_tensor_release(&numbers);
+    return status;
+}
+
+/* The experts of all choices, where the host sees them. chosen: logits of the choices. */
+static kith_status find_largest(kith_moe *moe, const kith_tensor *logits, const kith_tensor *chosen,
+                                const ki_routing *routing)
+{
+    kith_layers *layers = moe->layers;
+    ki_compute *compute = layers->compute;
+    int64_t top_k = moe->options.top_k;
+    if (ki_space_is_host(&layers->space))
+        return compute->ops->top_k(compute, ki_mat_of(logits), top_k, ki_mat_of(chosen), ki_expert_of_choice(routing));
+    kith_tensor there = { 0 };
+    kith_status status = ki_tensor_create_2d(layers, KITH_INT32, 1, routing->choices, &there);
+    if (status == KITH_OK)
+        status = compute->ops->top_k(compute, ki_mat_of(logits), top_k, ki_mat_of(chosen), (int32_t *)there.data);
+    if (status == KITH_OK)
+        status = ki_space_copy_out(&layers->space, ki_expert_of_choice(routing), there.data, ki_tensor_nbytes(&there));
+    kith_tensor_release(&there);
+    return status;
 }
 
 /* Debug mode: ranks of tp that choose differently would add up outputs of different experts. Not counted. */
@@ -77,8 +99,7 @@ kith_status ki_moe_choose(kith_moe *moe, ki_mat x, ki_routing *routing, kith_ten
     KI_OR_GOTO(end, compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, x, ki_mat_of(&moe->router.value), 0,
                                        ki_mat_of(&logits)));
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->accumulator, tokens, top_k, &chosen));
-    KI_OR_GOTO(
-        end, compute->ops->top_k(compute, ki_mat_of(&logits), top_k, ki_mat_of(&chosen), ki_expert_of_choice(routing)));
+    KI_OR_GOTO(end, find_largest(moe, &logits, &chosen, routing));
     KI_OR_GOTO(end, compare_choices(moe, routing));
     if (needs_probabilities(moe)) {
         KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->accumulator, tokens, experts, probabilities));

@@ -32,10 +32,10 @@ kith_status ki_routing_create(kith_moe *moe, int64_t tokens, ki_routing *routing
         return status;
     routing->tokens = tokens;
     routing->choices = tokens * moe->options.top_k;
-    status = ki_tensor_create_2d(moe->layers, KITH_INT32, 2, routing->choices, &routing->chosen);
+    status = ki_tensor_create_on_host(moe->layers, KITH_INT32, 2, routing->choices, &routing->chosen);
     int64_t counts = moe->options.experts + moe->layers->ep_size * moe->expert_count;
     if (status == KITH_OK)
-        status = ki_tensor_create_2d(moe->layers, KITH_INT64, 1, counts, &routing->counts);
+        status = ki_tensor_create_on_host(moe->layers, KITH_INT64, 1, counts, &routing->counts);
     return status;
 }
 
@@ -116,7 +116,7 @@ static void number(const kith_moe *moe, ki_routing *routing, int64_t *next)
 kith_status ki_routing_deal(kith_moe *moe, ki_routing *routing, int64_t *dropped)
 {
     kith_tensor next = { 0 };
-    kith_status status = ki_tensor_create_2d(moe->layers, KITH_INT64, 1, moe->options.experts, &next);
+    kith_status status = ki_tensor_create_on_host(moe->layers, KITH_INT64, 1, moe->options.experts, &next);
     if (status != KITH_OK)
         return status;
     *dropped = 0;
@@ -163,8 +163,8 @@ kith_status ki_routing_exchange(kith_moe *moe, kith_tape *tape, ki_routing *rout
     }
     int64_t *counts = (int64_t *)routing->counts.data;
     int64_t *received = counts == NULL ? NULL : counts + moe->options.experts;
-    kith_status status = ki_comm_all_to_all_v(layers, tape->phase, ki_comm_ep(layers), counts, experts_of, received,
-                                              experts_here, KITH_INT64);
+    kith_status status = ki_comm_all_to_all_v(layers, tape->phase, ki_comm_on_host(ki_comm_ep(layers)), counts,
+                                              experts_of, received, experts_here, KITH_INT64);
     ki_free(NULL, experts_of);
     if (status == KITH_OK && !layers->is_dry)
         status = check_counts(moe, routing);
@@ -202,20 +202,48 @@ static void list_arrivals(const kith_moe *moe, const ki_routing *routing, ki_rou
     }
 }
 
-kith_status ki_routing_list(kith_moe *moe, const ki_routing *routing, ki_routing_lists *lists)
+/* Where each list begins in memory. */
+static void lay_out(const kith_moe *moe, const ki_routing *routing, int32_t *memory, ki_routing_lists *lists)
 {
-    bool is_sorting = ki_moe_is_sorting(moe);
-    int64_t numbers = 2 * routing->sent + (is_sorting ? 2 * routing->received : 0);
-    kith_status status = ki_tensor_create_2d(moe->layers, KITH_INT32, 1, numbers, &lists->memory);
-    if (status != KITH_OK || moe->layers->is_dry)
-        return status;
-    lists->token_of_row = (int32_t *)lists->memory.data;
+    lists->token_of_row = memory;
     lists->choice_of_row = lists->token_of_row + routing->sent;
-    list_home(moe, routing, lists);
-    if (!is_sorting)
-        return KITH_OK;
     lists->arrival_of_row = lists->choice_of_row + routing->sent;
     lists->row_of_arrival = lists->arrival_of_row + routing->received;
-    list_arrivals(moe, routing, lists);
-    return KITH_OK;
+    lists->row_of_choice = ki_row_of_choice(routing);
+    if (!ki_space_is_host(&moe->layers->space))
+        lists->row_of_choice =
+            ki_moe_is_sorting(moe) ? lists->row_of_arrival + routing->received : lists->arrival_of_row;
+}
+
+static int64_t count_numbers(const kith_moe *moe, const ki_routing *routing)
+{
+    int64_t sorting = ki_moe_is_sorting(moe) ? 2 * routing->received : 0;
+    return 2 * routing->sent + sorting + (ki_space_is_host(&moe->layers->space) ? 0 : routing->choices);
+}
+
+static void fill(const kith_moe *moe, const ki_routing *routing, int32_t *memory)
+{
+    ki_routing_lists on_host = { .memory = { 0 } };
+    lay_out(moe, routing, memory, &on_host);
+    list_home(moe, routing, &on_host);
+    if (ki_moe_is_sorting(moe))
+        list_arrivals(moe, routing, &on_host);
+    if (!ki_space_is_host(&moe->layers->space) && routing->choices > 0)
+        memcpy(memory + count_numbers(moe, routing) - routing->choices, ki_row_of_choice(routing),
+               (size_t)routing->choices * sizeof *memory);
+}
+
+/* Made on the host, used where the layers compute. */
+kith_status ki_routing_list(kith_moe *moe, const ki_routing *routing, ki_routing_lists *lists)
+{
+    kith_tensor numbers = { 0 };
+    kith_status status = ki_tensor_create_on_host(moe->layers, KITH_INT32, 1, count_numbers(moe, routing), &numbers);
+    if (status == KITH_OK && !moe->layers->is_dry)
+        fill(moe, routing, (int32_t *)numbers.data);
+    if (status == KITH_OK)
+        status = ki_tensor_bring_in(moe->layers, &numbers, &lists->memory);
+    if (status == KITH_OK && !moe->layers->is_dry)
+        lay_out(moe, routing, (int32_t *)lists->memory.data, lists);
+    kith_tensor_release(&numbers);
+    return status;
 }

@@ -4,6 +4,9 @@
  * gathering is an all-gather of parts. Parts that several ranks hold are taken from the first of them. Parameters
  * that are computed together (q, k, v) are rows of one matrix; each is a parameter of its own here.
  *
+ * The whole may be memory of the host where the layers compute on a device: the part is then taken out of it on the
+ * host, or the whole is put together on the device and brought to the host.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "layers.h"
@@ -193,6 +196,39 @@ static kith_status copy_rows(ki_compute *compute, const kith_tensor *from, const
     return KITH_OK;
 }
 
+/* A part of the caller's whole as rows without gaps, on the host. */
+static void pack(const kith_tensor *part, char *packed)
+{
+    size_t nbytes = kith_dtype_nbytes(part->dtype);
+    int last = part->dim_count - 1;
+    int64_t cols = part->shape[last], rows = ki_rows(part), row_stride = last > 0 ? part->strides[last - 1] : 0;
+    for (int64_t row = 0; row < rows; row++) {
+        const char *from = (const char *)part->data + row * row_stride * (int64_t)nbytes;
+        if (part->strides[last] == 1)
+            memcpy(packed, from, (size_t)cols * nbytes);
+        for (int64_t col = 0; part->strides[last] != 1 && col < cols; col++)
+            memcpy(packed + (size_t)col * nbytes, from + col * part->strides[last] * (int64_t)nbytes, nbytes);
+        packed += (size_t)cols * nbytes;
+    }
+}
+
+/* from: of one or two dimensions, on the host. */
+static kith_status load_from_host(kith_layers *layers, const kith_tensor *from, const kith_tensor *to)
+{
+    kith_tensor packed = { 0 }, there = { 0 };
+    kith_status status;
+    KI_OR_GOTO(end, ki_tensor_create_on_host(layers, from->dtype, ki_rows(from), ki_features(from), &packed));
+    if (kith_tensor_count(from) > 0)
+        pack(from, packed.data);
+    KI_OR_GOTO(end, ki_tensor_bring_in(layers, &packed, &there));
+    kith_tensor shaped = kith_tensor_view(there.data, there.dtype, from->dim_count, from->shape);
+    KI_OR_GOTO(end, copy_rows(layers->compute, &shaped, to));
+end:
+    kith_tensor_release(&packed);
+    kith_tensor_release(&there);
+    return status;
+}
+
 kith_status kith_param_load(kith_param *param, const kith_tensor *whole)
 {
     if (param == NULL || whole == NULL)
@@ -208,6 +244,8 @@ kith_status kith_param_load(kith_param *param, const kith_tensor *whole)
     kith_tensor from = *whole;
     if (param->split_dim >= 0)
         from = kith_tensor_narrow(whole, param->split_dim, param->first, to.shape[param->split_dim]);
+    if (!ki_space_has(&param->layers->space, whole->data))
+        return load_from_host(param->layers, &from, &to);
     return copy_rows(param->layers->compute, &from, &to);
 }
 
@@ -218,16 +256,9 @@ static bool has_first_copy(const kith_param *param)
 
 /* Every rank that has the first copy of a part writes it into a whole of zeros, and all are added: exact, and
  * indifferent to how the whole was cut. */
-kith_status kith_param_gather(kith_param *param, kith_param_which which, kith_tensor *whole)
+static kith_status gather(kith_param *param, const kith_tensor *part, const kith_tensor *whole)
 {
-    if (param == NULL || whole == NULL || (which != KITH_PARAM_VALUE && which != KITH_PARAM_GRAD))
-        return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_gather: param, whole or which is not valid");
-    const kith_tensor *part = which == KITH_PARAM_VALUE ? &param->value : &param->grad;
-    if (!has_shape(whole, param) || whole->dtype != part->dtype || !kith_tensor_is_contiguous(whole))
-        return wrong_shape("kith_param_gather: whole must be contiguous, of the parameter's dtype and shape", param);
     kith_layers *layers = param->layers;
-    if (whole->data == NULL && !layers->is_dry && kith_tensor_count(whole) > 0)
-        return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_gather: whole has no data");
     ki_compute *compute = layers->compute;
     kith_status status = compute->ops->fill(compute, ki_mat_of(whole), 0);
     if (status == KITH_OK && has_first_copy(param)) {
@@ -240,4 +271,30 @@ kith_status kith_param_gather(kith_param *param, kith_param_which which, kith_te
         status = ki_comm_all_reduce(layers, KITH_PHASE_FINISH, ki_comm_tp(layers), whole->data,
                                     kith_tensor_count(whole), whole->dtype, KITH_SUM);
     return status;
+}
+
+static kith_status gather_to_host(kith_param *param, const kith_tensor *part, const kith_tensor *whole)
+{
+    kith_layers *layers = param->layers;
+    kith_tensor there = { 0 };
+    kith_status status = kith_tensor_create(layers, whole->dtype, whole->dim_count, whole->shape, &there);
+    if (status == KITH_OK)
+        status = gather(param, part, &there);
+    if (status == KITH_OK)
+        status = ki_space_copy_out(&layers->space, whole->data, there.data, ki_tensor_nbytes(whole));
+    kith_tensor_release(&there);
+    return status;
+}
+
+kith_status kith_param_gather(kith_param *param, kith_param_which which, kith_tensor *whole)
+{
+    if (param == NULL || whole == NULL || (which != KITH_PARAM_VALUE && which != KITH_PARAM_GRAD))
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_gather: param, whole or which is not valid");
+    const kith_tensor *part = which == KITH_PARAM_VALUE ? &param->value : &param->grad;
+    if (!has_shape(whole, param) || whole->dtype != part->dtype || !kith_tensor_is_contiguous(whole))
+        return wrong_shape("kith_param_gather: whole must be contiguous, of the parameter's dtype and shape", param);
+    kith_layers *layers = param->layers;
+    if (whole->data == NULL && !layers->is_dry && kith_tensor_count(whole) > 0)
+        return ki_fail(KITH_ERR_INVALID_ARG, "kith_param_gather: whole has no data");
+    return ki_space_has(&layers->space, whole->data) ? gather(param, part, whole) : gather_to_host(param, part, whole);
 }

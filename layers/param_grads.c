@@ -65,7 +65,7 @@ static kith_status finish_set(kith_layers *layers, int copies, kith_group *group
     kith_status status;
     KI_OR_GOTO(end, ki_tensor_create_2d(layers, layers->accumulator, 1, elements, &row));
     KI_OR_GOTO(end, move(layers, copies, &row, INTO_BUFFER));
-    ki_comm comm = { group, copies, 0, KITH_LAYERS_TP };
+    ki_comm comm = { group, copies, 0, KITH_LAYERS_TP, false };
     KI_OR_GOTO(end, ki_comm_all_reduce(layers, KITH_PHASE_FINISH, comm, row.data, elements, row.dtype, KITH_SUM));
     KI_OR_GOTO(end, move(layers, copies, &row, OUT_OF_BUFFER));
 end:

@@ -17,8 +17,8 @@
 static void home_free(void *object)
 {
     ki_home *home = (ki_home *)object;
-    ki_free(NULL, home->value);
-    ki_free(NULL, home->grad);
+    ki_space_free(home->space, home->value);
+    ki_space_free(home->space, home->grad);
     home->value = home->grad = NULL;
 }
 
@@ -29,9 +29,10 @@ kith_status ki_home_create(kith_layers *layers, int64_t elements, ki_home **out)
     kith_status status = ki_layers_own(layers, sizeof *home, home_free, &home);
     if (status != KITH_OK)
         return status;
+    home->space = &layers->space;
     if (!layers->is_dry) {
-        home->value = ki_calloc(NULL, count, kith_dtype_nbytes(layers->dtype));
-        home->grad = ki_calloc(NULL, count, kith_dtype_nbytes(layers->accumulator));
+        home->value = ki_space_calloc(home->space, count, kith_dtype_nbytes(layers->dtype));
+        home->grad = ki_space_calloc(home->space, count, kith_dtype_nbytes(layers->accumulator));
         if (home->value == NULL || home->grad == NULL) {
             home_free(home);
             return ki_fail(KITH_ERR_NO_MEMORY, "layers: no memory for %lld elements of parameters",
@@ -109,30 +110,40 @@ static void shift(kith_tensor *view, const void *from, void *to)
         view->data = (char *)to + ((const char *)view->data - (const char *)from);
 }
 
-void ki_block_move(kith_layers *layers, ki_block *block, ki_home *home, int64_t first)
+static void shift_views(ki_block *block, void *value, void *grad)
+{
+    for (ki_param *param = block->params; param != NULL; param = param->next) {
+        shift(&param->param.value, block->value, value);
+        shift(&param->param.grad, block->grad, grad);
+    }
+    for (ki_use *use = block->users; use != NULL; use = use->next) {
+        shift(use->value, block->value, value);
+        shift(use->grad, block->grad, grad);
+    }
+    block->value = value;
+    block->grad = grad;
+}
+
+kith_status ki_block_move(kith_layers *layers, ki_block *block, ki_home *home, int64_t first)
 {
     ki_home *left = block->home;
-    home->blocks++;
-    block->home = home;
     if (!layers->is_dry) {
         size_t value_nbytes = kith_dtype_nbytes(layers->dtype), grad_nbytes = kith_dtype_nbytes(layers->accumulator);
         char *value = (char *)home->value + (size_t)first * value_nbytes;
         char *grad = (char *)home->grad + (size_t)first * grad_nbytes;
-        memcpy(value, block->value, (size_t)block->elements * value_nbytes);
-        memcpy(grad, block->grad, (size_t)block->elements * grad_nbytes);
-        for (ki_param *param = block->params; param != NULL; param = param->next) {
-            shift(&param->param.value, block->value, value);
-            shift(&param->param.grad, block->grad, grad);
-        }
-        for (ki_use *use = block->users; use != NULL; use = use->next) {
-            shift(use->value, block->value, value);
-            shift(use->grad, block->grad, grad);
-        }
-        block->value = value;
-        block->grad = grad;
+        size_t elements = (size_t)block->elements;
+        kith_status status = ki_space_copy(&layers->space, value, block->value, elements * value_nbytes);
+        if (status == KITH_OK)
+            status = ki_space_copy(&layers->space, grad, block->grad, elements * grad_nbytes);
+        if (status != KITH_OK)
+            return status;
+        shift_views(block, value, grad);
     }
+    home->blocks++;
+    block->home = home;
     if (--left->blocks == 0)
         home_free(left);
+    return KITH_OK;
 }
 
 /* ---- counting ---- */

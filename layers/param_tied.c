@@ -44,6 +44,8 @@ kith_status kith_param_tie(kith_param *param, kith_group *group)
 {
     kith_status status = check("kith_param_tie", param, group);
     if (status == KITH_OK)
+        status = ki_space_join(&param->layers->space, group);
+    if (status == KITH_OK)
         status = compare(param, group);
     if (status == KITH_OK)
         status =
@@ -56,9 +58,11 @@ kith_status kith_param_tie(kith_param *param, kith_group *group)
 kith_status kith_param_sum_tied(kith_param *param, kith_group *group)
 {
     kith_status status = check("kith_param_sum_tied", param, group);
+    if (status == KITH_OK)
+        status = ki_space_join(&param->layers->space, group);
     if (status != KITH_OK)
         return status;
-    ki_comm comm = { group, kith_group_size(group), kith_group_rank(group), KITH_LAYERS_TIED };
+    ki_comm comm = { group, kith_group_size(group), kith_group_rank(group), KITH_LAYERS_TIED, false };
     return ki_comm_all_reduce(param->layers, KITH_PHASE_FINISH, comm, param->grad.data, kith_tensor_count(&param->grad),
                               param->grad.dtype, KITH_SUM);
 }

@@ -17,6 +17,9 @@ static kith_status check(const kith_layers *layers, const char *function, kith_l
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: x is not contiguous; copy it first", function);
     if (x->data == NULL && !layers->is_dry && kith_tensor_count(x) > 0)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: x has no data", function);
+    if (x->buffer == NULL && !ki_space_has(&layers->space, x->data))
+        return ki_fail(KITH_ERR_INVALID_ARG, "%s: x lies in the host's memory, and the layers compute on a device",
+                       function);
     if (phase < 0 || phase >= KITH_PHASES)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: phase %d, wanted 0 to %d", function, (int)phase, KITH_PHASES - 1);
     if (dim < 0 || dim >= x->dim_count)
@@ -84,8 +87,8 @@ kith_status kith_tensor_all_reduce(kith_layers *layers, kith_layers_phase phase,
     kith_tensor made = { 0 };
     if (status == KITH_OK)
         status = kith_tensor_create(layers, x->dtype, x->dim_count, x->shape, &made);
-    if (status == KITH_OK && made.data != NULL && kith_tensor_count(x) > 0)
-        memcpy(made.data, x->data, (size_t)kith_tensor_count(x) * kith_dtype_nbytes(x->dtype));
+    if (status == KITH_OK && made.data != NULL)
+        status = ki_space_copy(&layers->space, made.data, x->data, ki_tensor_nbytes(x));
     if (status == KITH_OK)
         status =
             ki_comm_all_reduce(layers, phase, ki_comm_tp(layers), made.data, kith_tensor_count(x), x->dtype, KITH_SUM);

@@ -4,6 +4,8 @@
  */
 #include "vocabulary.h"
 
+#include "compute/ids.h"
+
 #include <stdio.h>
 
 #define WORDS_MOST ((int64_t)1 << 31) /* ids are int32 */
@@ -121,10 +123,23 @@ kith_status ki_ids_check(const kith_tape *tape, const char *what, const kith_ten
     int32_t allowed = ignored != NULL ? *ignored : 0; // 0 is a word anyway
     ki_compute *compute = tape->layers->compute;
     ki_ids_found found = { 0 };
-    status = compute->ops->check_ids(compute, data, ki_tape_tokens(tape), words, allowed, &found);
+    bool is_there = ki_space_has(&tape->layers->space, data); // else the host can look without waiting for the device
+    if (is_there)
+        status = ki_space_wait(&tape->layers->space);
+    if (status != KITH_OK)
+        return status;
+    status = is_there ? compute->ops->check_ids(compute, data, ki_tape_tokens(tape), words, allowed, &found)
+                      : ki_check_ids(NULL, data, ki_tape_tokens(tape), words, allowed, &found);
     if (status == KITH_OK && found.row >= 0)
         return no_word(tape, what, &found, words, ignored);
     if (status == KITH_OK && counted != NULL)
         *counted = found.counted;
     return status;
+}
+
+kith_status ki_ids_bring_in(const kith_tape *tape, const kith_tensor *ids, kith_tensor *there)
+{
+    if (ki_space_has(&tape->layers->space, ids->data))
+        return kith_tensor_retain(ids, there);
+    return ki_tensor_bring_in(tape->layers, ids, there);
 }

@@ -39,4 +39,7 @@ kith_tensor ki_words_of(const kith_param *table, const kith_tensor *rows);
 kith_status ki_ids_check(const kith_tape *tape, const char *what, const kith_tensor *ids, int64_t words,
                          const int32_t *ignored, int64_t *counted);
 
+/* Ids that were checked, where the layers compute: a reference, or a copy of those that the caller has on the host. */
+kith_status ki_ids_bring_in(const kith_tape *tape, const kith_tensor *ids, kith_tensor *there);
+
 #endif

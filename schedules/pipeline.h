@@ -7,6 +7,7 @@
  *     pipeline_program.c   walks the rank's list once: slots, last calls, how many buffers of which size
  *     pipeline_pool.c      buffers, lent and given back
  *     pipeline_message.c   header, tags, receives ahead of their place, sends that travel
+ *     pipeline_device.c    the same for data on a device
  *     pipeline_action.c    one action: call the trainer, pass on the result
  *     pipeline_ordered.c   gradients of microbatches added in their order
  *     pipeline_reduce.c    reductions over dp_group and of tied weights
@@ -35,6 +36,7 @@
 #include "schedule.h"
 
 #include "core/base/error.h"
+#include "core/device/space.h"
 
 #include <kith/pipeline.h>
 #include <kith/request.h>
@@ -44,9 +46,24 @@ typedef enum ki_pipe_direction { KI_UP, KI_DOWN, KI_DIRECTIONS } ki_pipe_directi
 
 #define KI_NO_ACTION SIZE_MAX
 
+/* What a message says of itself. */
+typedef struct ki_pipe_head {
+    uint64_t nbytes; /* behind the header */
+    int32_t microbatch;
+    uint16_t stage; /* that sends */
+    uint8_t dim_count;
+    uint8_t is_empty; /* a rank has failed: there is nothing behind */
+    int64_t shape[KITH_SHAPE_DIMS];
+} ki_pipe_head;
+
+enum { KI_HEAD_NBYTES = 64 };
+_Static_assert(sizeof(ki_pipe_head) == KI_HEAD_NBYTES, "the data behind the header is aligned to 64 bytes");
+
 typedef struct ki_pipe_buffer {
-    kith_pipeline_buffer view; /* what callbacks see */
-    unsigned char *memory;     /* a header (pipeline_message.c), then the data */
+    kith_pipeline_buffer view;  /* what callbacks see */
+    unsigned char *memory;      /* a header, then the data */
+    ki_pipe_head head;          /* on a device: the header, which travels by itself ... */
+    kith_request *head_request; /* ... while it does */
     struct ki_pipe_pool *pool;
     struct ki_pipe_buffer *next; /* in the list of free ones */
     size_t sent_at;              /* while it travels: index of its SEND */
@@ -67,9 +84,12 @@ typedef struct ki_pipe_pool {
 /* A (stage, microbatch) of this rank. [KI_UP]: its input; [KI_DOWN]: the gradient of its output. */
 typedef struct ki_pipe_pair {
     ki_pipe_buffer *in[KI_DIRECTIONS];
-    kith_request *request[KI_DIRECTIONS]; /* the receive into it, until it was waited for */
-    size_t received_at[KI_DIRECTIONS];    /* index of RECV_F, RECV_B; KI_NO_ACTION: none */
-    size_t sent_at[KI_DIRECTIONS];        /* index of SEND_F, SEND_B */
+    kith_request *request[KI_DIRECTIONS];      /* the receive into it, until it was waited for */
+    size_t received_at[KI_DIRECTIONS];         /* index of RECV_F, RECV_B; KI_NO_ACTION: none */
+    size_t sent_at[KI_DIRECTIONS];             /* index of SEND_F, SEND_B */
+    ki_pipe_buffer *out[KI_DIRECTIONS];        /* on a device: the result, from its computation to its SEND */
+    ki_pipe_head head[KI_DIRECTIONS];          /* on a device: of what is received ... */
+    kith_request *head_request[KI_DIRECTIONS]; /* ... while it is */
     int slot;
 } ki_pipe_pair;
 
@@ -110,6 +130,7 @@ struct kith_pipeline {
     kith_schedule *owned_schedule; /* the same when it was lowered here */
     kith_group *group, *tied_group;
     kith_ctx *ctx;
+    ki_space space; /* where buffers are */
     kith_pipeline_callbacks callbacks;
     kith_pipeline_options options;
     int rank, stages, microbatches, chunks; /* chunks: stages of this rank */
@@ -172,7 +193,31 @@ void ki_pipe_pool_give(kith_pipeline *p, ki_pipe_buffer *buffer);
 void *ki_pipe_zeroed(size_t count, size_t nbytes);
 void *ki_pipe_block(size_t count, size_t nbytes); /* aligned to 64 bytes, not zeroed */
 
+/* pipeline_device.c */
+/* Options of a device against the rest. */
+kith_status ki_pipe_device_check(const kith_pipeline *p);
+/* At a SEND. */
+kith_status ki_pipe_device_send(kith_pipeline *p, size_t at);
+/* At a RECV: waits for the header and starts the receive of what it announces. */
+kith_status ki_pipe_device_receive(kith_pipeline *p, size_t at);
+/* Posts the receive of the header that belongs to a RECV. */
+kith_status ki_pipe_device_post_head(kith_pipeline *p, size_t at);
+/* Gives back buffers whose sends are over; with is_waiting, at least one. */
+kith_status ki_pipe_device_reap(kith_pipeline *p, ki_pipe_pool *pool, bool is_waiting);
+
 /* pipeline_message.c */
+/* Buffers and callers' tags of a message. */
+ki_pipe_pool *ki_pipe_message_pool(kith_pipeline *p, int boundary);
+int ki_pipe_message_tag(const kith_pipeline *p, int sending_stage, int microbatch, ki_pipe_direction direction);
+ki_pipe_direction ki_pipe_message_direction(const kith_action *a);
+/* The boundary over which a receive goes. */
+int ki_pipe_message_boundary(const kith_action *receive);
+ki_pipe_head ki_pipe_message_head(const kith_pipeline *p, const kith_action *send, const kith_pipeline_buffer *view);
+/* Puts what a header says where callbacks see it. data_nbytes: that came. */
+kith_status ki_pipe_message_read_head(kith_pipeline *p, const kith_action *receive, const ki_pipe_head *head,
+                                      size_t data_nbytes, ki_pipe_buffer *buffer);
+/* A send at index i of the pool is over. */
+void ki_pipe_message_end_send(kith_pipeline *p, ki_pipe_pool *pool, size_t i);
 size_t ki_pipe_message_stride(size_t capacity_nbytes);
 void ki_pipe_message_attach(ki_pipe_buffer *buffer, unsigned char *memory, size_t capacity_nbytes);
 /* A buffer to compute into; waits for sends when all are lent. */

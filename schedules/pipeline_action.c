@@ -198,7 +198,10 @@ static kith_status pass_on(kith_pipeline *p, work *w)
     }
     if (w->pair->sent_at[direction] == KI_NO_ACTION)
         return missing(w->action, "SEND");
-    return ki_pipe_message_send(p, w->pair->sent_at[direction], result);
+    if (ki_space_is_host(&p->space))
+        return ki_pipe_message_send(p, w->pair->sent_at[direction], result);
+    w->pair->out[direction] = result; // until its SEND: on a device messages go in the order of the list
+    return KITH_OK;
 }
 
 static void release(kith_pipeline *p, ki_pipe_pair *pair)
@@ -329,7 +332,7 @@ kith_status ki_pipe_action_run(kith_pipeline *p, size_t *at)
         return compute(p, here);
     if (type == KITH_ACTION_RECV_F || type == KITH_ACTION_RECV_B)
         return ki_pipe_message_pass_receive(p, here);
-    if (ki_action_is_send(type)) /* started when its data was ready */
-        return KITH_OK;
+    if (ki_action_is_send(type)) /* on the host it was started when its data was ready */
+        return ki_space_is_host(&p->space) ? KITH_OK : ki_pipe_device_send(p, here);
     return run_other(p, here);
 }

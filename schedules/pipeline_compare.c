@@ -19,6 +19,7 @@ typedef enum fact {
     FACT_MESSAGES,
     FACT_ORDERED,
     FACT_SHARES_LOSS,
+    FACT_DEVICE,
     FACT_DP_SIZE,
     FACT_DP_OP,
     FACT_TIED_COUNT, /* from here on a matter of some ranks: see below */
@@ -32,6 +33,7 @@ static const char *const fact_names[FACT_COUNT] = {
     [FACT_MESSAGES] = "message sizes",
     [FACT_ORDERED] = "options: is_ordered",
     [FACT_SHARES_LOSS] = "options: shares_loss",
+    [FACT_DEVICE] = "options: device on some of them",
     [FACT_DP_SIZE] = "options: dp_group, or its size",
     [FACT_DP_OP] = "options: dp_op",
     [FACT_TIED_COUNT] = "options: the count of tied",
@@ -79,6 +81,7 @@ static void gather_own(const kith_pipeline *p, uint64_t *facts)
     facts[FACT_MESSAGES] = hash_messages(p);
     facts[FACT_ORDERED] = o->is_ordered != 0;
     facts[FACT_SHARES_LOSS] = o->shares_loss != 0;
+    facts[FACT_DEVICE] = o->device != NULL;
     facts[FACT_DP_SIZE] = is_replicated ? (uint64_t)kith_group_size(o->dp_group) : 0;
     facts[FACT_DP_OP] = is_replicated ? ki_op_hash(p->ctx, o->dp_op) : 0;
     facts[FACT_TIED_COUNT] = o->tied != NULL ? o->tied->count : 0;

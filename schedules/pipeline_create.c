@@ -124,6 +124,14 @@ static kith_status allocate(kith_pipeline *p)
                    : ki_fail(KITH_ERR_NO_MEMORY, "no memory for a pipeline of %d microbatches", p->microbatches);
 }
 
+/* Messages and reductions of what is on the device are ordered with the stages' stream. */
+static kith_status join_device(kith_pipeline *p)
+{
+    p->space = (ki_space){ .device = p->options.device, .stream = p->options.stream };
+    kith_status status = ki_space_join(&p->space, p->group);
+    return status == KITH_OK ? ki_space_join(&p->space, p->options.dp_group) : status;
+}
+
 static kith_status make(kith_pipeline *p, const kith_schedule *schedule, const kith_pipeline_callbacks *callbacks,
                         const kith_pipeline_options *options)
 {
@@ -140,6 +148,10 @@ static kith_status make(kith_pipeline *p, const kith_schedule *schedule, const k
         status = check_sizes(p);
     if (status == KITH_OK)
         status = ki_pipe_check(p);
+    if (status == KITH_OK)
+        status = ki_pipe_device_check(p);
+    if (status == KITH_OK)
+        status = join_device(p);
     if (status == KITH_OK)
         status = ki_pipe_program_build(p);
     if (status == KITH_OK)
@@ -167,6 +179,9 @@ static kith_status make_tied_group(kith_pipeline *p)
     int ranks[] = { p->schedule->rank_of_stage[0], p->schedule->rank_of_stage[p->stages - 1] };
     kith_status status = kith_group_create(p->group, ranks, 2, NULL, &p->tied_group);
     if (status != KITH_OK || p->tied_group == NULL)
+        return status;
+    status = ki_space_join(&p->space, p->tied_group);
+    if (status != KITH_OK)
         return status;
     return kith_coll_query(p->tied_group, KITH_ALL_REDUCE, p->options.tied->dtype, KITH_SUM);
 }

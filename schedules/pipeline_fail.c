@@ -113,11 +113,15 @@ static void drain(kith_pipeline *p)
 {
     size_t pairs = (size_t)p->chunks * (size_t)p->microbatches;
     for (size_t i = 0; p->pairs != NULL && i < pairs; i++)
-        for (int direction = 0; direction < KI_DIRECTIONS; direction++)
+        for (int direction = 0; direction < KI_DIRECTIONS; direction++) {
+            kith_wait(&p->pairs[i].head_request[direction]);
             kith_wait(&p->pairs[i].request[direction]);
+        }
     for (int i = 0; p->pools != NULL && i < p->pool_count; i++)
-        for (size_t j = 0; j < p->pools[i].send_count; j++)
+        for (size_t j = 0; j < p->pools[i].send_count; j++) {
+            kith_wait(&p->pools[i].sent[j]->head_request);
             kith_wait(&p->pools[i].sends[j]);
+        }
     for (size_t i = 0; p->reductions != NULL && i < p->options.bucket_count; i++)
         kith_wait(&p->reductions[i]);
     kith_wait(&p->tied_request);

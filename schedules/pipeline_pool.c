@@ -31,7 +31,15 @@ void *ki_pipe_block(size_t count, size_t nbytes)
 static void poison(const kith_pipeline *p, ki_pipe_buffer *buffer)
 {
     if (p->options.is_poisoned) /* all bits set is NaN in every floating-point dtype */
-        memset(buffer->memory, 0xff, ki_pipe_message_stride(buffer->pool->capacity_nbytes));
+        (void)ki_space_fill(&p->space, buffer->memory, 0xff, ki_pipe_message_stride(buffer->pool->capacity_nbytes));
+}
+
+static void *allocate_memory(const kith_pipeline *p, size_t count, size_t nbytes)
+{
+    size_t all;
+    if (ki_space_is_host(&p->space))
+        return ki_pipe_block(count, nbytes);
+    return ki_mul(count, nbytes, &all) ? ki_space_alloc(&p->space, all) : NULL;
 }
 
 ki_pipe_buffer *ki_pipe_pool_take(kith_pipeline *p, ki_pipe_pool *pool)
@@ -58,7 +66,7 @@ void ki_pipe_pool_give(kith_pipeline *p, ki_pipe_buffer *buffer)
 static kith_status allocate(kith_pipeline *p, ki_pipe_pool *pool)
 {
     size_t count = (size_t)pool->count, stride = ki_pipe_message_stride(pool->capacity_nbytes);
-    pool->memory = stride > 0 ? ki_pipe_block(count, stride) : NULL;
+    pool->memory = stride > 0 ? allocate_memory(p, count, stride) : NULL;
     pool->buffers = ki_pipe_zeroed(count, sizeof *pool->buffers);
     pool->sends = ki_pipe_zeroed(count, sizeof *pool->sends);
     pool->sent = ki_pipe_zeroed(count, sizeof *pool->sent);
@@ -85,7 +93,7 @@ kith_status ki_pipe_pools_allocate(kith_pipeline *p)
 void ki_pipe_pools_free(kith_pipeline *p)
 {
     for (int i = 0; p->pools != NULL && i < p->pool_count; i++) {
-        free(p->pools[i].memory);
+        ki_space_free(&p->space, p->pools[i].memory);
         free(p->pools[i].buffers);
         free(p->pools[i].sends);
         free(p->pools[i].sent);

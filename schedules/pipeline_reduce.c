@@ -54,11 +54,11 @@ kith_status ki_pipe_reduce_tied_start(kith_pipeline *p, int stage)
 
 kith_status ki_pipe_reduce_finish(kith_pipeline *p)
 {
-    kith_status status = kith_wait(&p->tied_request);
+    kith_status status = ki_space_end(&p->space, &p->tied_request);
     if (status == KITH_OK && p->is_tied_stage_due)
         status = start_buckets(p, p->tied_stage);
     for (size_t i = 0; i < p->options.bucket_count && status == KITH_OK; i++)
-        status = kith_wait(&p->reductions[i]);
+        status = ki_space_end(&p->space, &p->reductions[i]);
     if (status == KITH_OK && p->has_reduce && p->callbacks.reduce_finish != NULL) {
         ki_pipe_fail_watch(p);
         ki_pipe_fail_callback(p, p->callbacks.reduce_finish(p->callbacks.user), "reduce_finish", NULL);

@@ -31,6 +31,11 @@
  * keeps, it retains by itself. dx NULL: the gradient of the input is not wanted. Gradients of parameters are added
  * to what is there.
  *
+ * On a device (kith_layers_options.device) tensors are memory of the device and functions return when their work is
+ * ordered in the layers' stream; results that are numbers of the host (losses, counts) are waited for. Tensors that the
+ * caller brings must be memory of the device, but for ids and targets, wholes of parameters that are loaded or
+ * gathered, and what kith_tensor_read() and kith_tensor_write() take: these may be the host's.
+ *
  * Layouts, for a group tp of size t. Without sequence parallelism activations between blocks are replicated. With it,
  * they are split along the sequence: a rank has kith_split_range(sequence, t, rank) positions, all samples of them.
  * Column-parallel layers take these and give features of their own; row-parallel layers take those and give these.
@@ -60,6 +65,7 @@
 #define KITH_LAYERS_H
 
 #include <kith/coll.h>
+#include <kith/device.h>
 #include <kith/tensor.h>
 
 #ifdef __cplusplus
@@ -83,28 +89,41 @@ typedef struct kith_layers_options {
     int is_debug;             /* layouts are compared with what a layer needs; memory is NaN until it is written, and
                                  again when it was released; results of collectives are NaN before they arrive */
     uint64_t seed;            /* of dropout */
-    int blas_threads;   /* of this rank's arithmetic, the caller's among them, at most 1024; 0: its share of the cores.
+    int blas_threads;    /* of this rank's arithmetic, the caller's among them, at most 1024; 0: its share of the cores.
                            The BLAS is told, for the whole process, to keep to its caller's. -1: it is left as it is,
                            and all else has one thread */
-    int dry_tp, dry_ep; /* > 0 (instead of tp, ep): a dry run as rank 0 of groups of this size. Memory and messages are
+    int dry_tp, dry_ep;  /* > 0 (instead of tp, ep): a dry run as rank 0 of groups of this size. Memory and messages are
                                  counted, nothing is allocated, computed or sent: tensors have no data */
-    kith_ctx *progress; /* kith_progress() is called on it as each layer begins, for what travels beside - a pipeline's
+    kith_ctx *progress;  /* kith_progress() is called on it as each layer begins, for what travels beside - a pipeline's
                            messages, sums over data-parallel ranks; NULL: only while layers themselves send */
+    kith_device *device; /* tensors and parameters are its memory, and it computes; NULL: the host. The context of the
+                            groups must have that device, too (kith_init_options.device). On all ranks or on none */
+    kith_stream *stream; /* of device: all work goes there, and the groups' operations on tensors are ordered with it
+                            (kith_group_set_stream() of tp, ep and data); NULL: one of the layers' own. It must outlive
+                            the layers */
+    int allows_tf32;     /* with device: products of f32 may round their factors to TF32 (10 bits), which is faster */
 } kith_layers_options;
 
 #define KITH_LAYERS_OPTIONS_INIT                                                                                       \
     {                                                                                                                  \
-        sizeof(kith_layers_options), KITH_F32, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL                                \
+        sizeof(kith_layers_options), KITH_F32, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0                 \
     }
 
 /* KITH_ERR_UNSUPPORTED when there is no BLAS; the detail says what was tried. Collective over tp and ep, blocks: all
  * get the same status; a rank that failed has its own detail, the others get its sentence. KITH_ERR_MISMATCH names
- * what differs of dtype, is_sequence_parallel, is_debug and seed. */
+ * what differs of dtype, is_sequence_parallel, is_debug, seed, allows_tf32, and whether there is a device. */
 KITH_API kith_status kith_layers_create(const kith_layers_options *options, kith_layers **layers);
 
 /* Frees the place, its layers and parameters, and the groups that it made itself. Tapes, tensors and an optimizer must
  * be gone: KITH_ERR_BUSY says what is left. Collective like kith_group_destroy(). NULL is fine. */
 KITH_API kith_status kith_layers_destroy(kith_layers *layers);
+
+/* The stream that the layers compute in; NULL on the host. Borrowed. */
+KITH_API kith_stream *kith_layers_stream(const kith_layers *layers);
+
+/* Blocks until all that was put into it has run, what the groups' operations on tensors have to bring included: a rank
+ * that died or is late ends it with the status of its group. Nothing to wait for on the host. Local. */
+KITH_API kith_status kith_layers_synchronize(kith_layers *layers);
 
 KITH_API int kith_layers_tp_size(const kith_layers *layers);
 KITH_API int kith_layers_tp_rank(const kith_layers *layers);

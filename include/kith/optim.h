@@ -209,8 +209,9 @@ KITH_API double kith_rate_at(const kith_rate *rate, int64_t step);
 /* ---- dynamic loss scaling ---- */
 
 /* The loss gradient is multiplied by scale, and gradients by 1 / scale before they are used; a step whose norm is not
- * finite is skipped and the scale is halved; after growth_interval good steps in a row it is doubled. Micikevicius and
- * others 2018, as PyTorch's GradScaler has it. Pure: the norm is the same on all ranks, so all scale alike. */
+ * finite is skipped and the scale is halved, down to 1; after growth_interval good steps in a row it is doubled.
+ * Micikevicius and others 2018, as PyTorch's GradScaler has it. Pure: the norm is the same on all ranks, so all scale
+ * alike. */
 typedef struct kith_loss_scale {
     double scale;
     double growth, backoff;  /* 2, 0.5 */

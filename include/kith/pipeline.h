@@ -40,11 +40,16 @@
  * time. The plan, the groups and what the options point to must live as long as the pipeline. Several pipelines over
  * one group are fine, one step after the other.
  *
+ * On a device (options.device) tags go up to 4 * stages * microbatches - 1; kith_pipeline_step() returns when all is
+ * ordered in the stream, not when it has run, unless a callback waits for it; and times are those at which the host put
+ * work there.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef KITH_PIPELINE_H
 #define KITH_PIPELINE_H
 
+#include <kith/device.h>
 #include <kith/dtype.h>
 #include <kith/group.h>
 #include <kith/op.h>
@@ -138,11 +143,17 @@ typedef struct kith_pipeline_options {
     int is_poisoned; /* 1: buffers are filled with NaN when they are released, so also before they are received into */
     int shares_loss; /* 1: all ranks learn the losses at the end of a step; 0: only the last stage's */
     int keeps_times; /* 1: kith_pipeline_intervals() has the last step */
+    kith_device *device; /* buffers between stages are memory of this device, and so must grads be; NULL: of the host.
+                          * On all ranks or on none. Not with is_ordered */
+    kith_stream
+        *stream; /* with device: what callbacks compute in. Inputs are ordered before what a callback puts there,
+                          * and outputs are taken to be ready when that is done; hosts do not wait for it. The stream of
+                          * group and dp_group from then on (kith_group_set_stream()) */
 } kith_pipeline_options;
 
 #define KITH_PIPELINE_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
-        sizeof(kith_pipeline_options), 0, NULL, NULL, 0, NULL, KITH_SUM, NULL, 0, 0, 0, 0, 0                           \
+        sizeof(kith_pipeline_options), 0, NULL, NULL, 0, NULL, KITH_SUM, NULL, 0, 0, 0, 0, 0, NULL, NULL               \
     }
 
 typedef struct kith_pipeline kith_pipeline;

@@ -86,6 +86,18 @@ KITH_API kith_status kith_tensor_retain(const kith_tensor *tensor, kith_tensor *
  * with NaN. Does nothing for no tensor and for the caller's memory. */
 KITH_API void kith_tensor_release(kith_tensor *tensor);
 
+/* ---- numbers of tensors, wherever they are ---- */
+
+/* Contiguous tensors, of layers or of the caller's memory on the host or on the layers' device; nbytes are the tensor's
+ * own, numbers is ordinary memory of the host. read: waits until the layers' work so far is done and the numbers are
+ * there. write: numbers may change as soon as it returns. copy: from one tensor to another of the same dtype and count,
+ * in the order of the layers' work. KITH_ERR_INVALID_ARG says what does not fit. Local. */
+KITH_API kith_status kith_tensor_read(struct kith_layers *layers, const kith_tensor *tensor, void *numbers,
+                                      size_t nbytes);
+KITH_API kith_status kith_tensor_write(struct kith_layers *layers, const kith_tensor *tensor, const void *numbers,
+                                       size_t nbytes);
+KITH_API kith_status kith_tensor_copy(struct kith_layers *layers, const kith_tensor *from, const kith_tensor *to);
+
 /* How n things are dealt to `ranks` ranks: as evenly as possible, the lower ranks get one more. *first and *count: the
  * part of `rank`. This is how layers split heads, features, vocabularies, experts and sequences. */
 KITH_API void kith_split_range(int64_t n, int ranks, int rank, int64_t *first, int64_t *count);

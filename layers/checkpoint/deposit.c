@@ -7,6 +7,7 @@
 #include "core/base/fault.h"
 #include "crc32.h"
 #include "disk.h"
+#include "lift.h"
 #include "sums.h"
 
 #include <stdlib.h>
@@ -79,7 +80,7 @@ kith_status ki_deposit_write(ki_deposit *deposit, const ki_part *part)
     if (part->dtype != out.stored->dtype)
         return ki_fail(KITH_ERR_INTERNAL, "%s: %s is of %s, the file of %s", deposit->path, part->param->name,
                        kith_dtype_name(part->dtype), kith_dtype_name(out.stored->dtype));
-    kith_status status = ki_part_walk(part, write_run, &out);
+    kith_status status = ki_lift_out(part, write_run, &out);
     deposit->counts[part->slot->entry] += out.written;
     return status;
 }

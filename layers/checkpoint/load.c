@@ -193,8 +193,11 @@ static kith_status read_masters(job *j)
 
 static kith_status read_values(job *j)
 {
-    for (size_t i = 0; i < j->holding.part_count; i++)
-        ki_part_zero_padding(j->holding.parts[i].param);
+    kith_status status = KITH_OK;
+    for (size_t i = 0; i < j->holding.part_count && status == KITH_OK; i++)
+        status = ki_part_zero_padding(j->holding.parts[i].param);
+    if (status != KITH_OK)
+        return status;
     if (j->states.gives_masters)
         return read_masters(j);
     return ki_match_read(&j->model.match, &j->model.archive, j->holding.parts, j->holding.part_count);

@@ -7,6 +7,7 @@
 #include "convert.h"
 #include "core/base/error.h"
 #include "core/base/fault.h"
+#include "lift.h"
 #include "stream.h"
 
 #include <stdlib.h>
@@ -110,7 +111,7 @@ kith_status ki_match_read(const ki_match *match, const ki_archive *archive, cons
         for (size_t i = 0; i < count && status == KITH_OK; i++) {
             reading in = { &stream, match->stored[parts[i].slot->entry] };
             if (in.stored->file == f)
-                status = ki_part_walk(&parts[i], read_run, &in);
+                status = ki_lift_in(&parts[i], read_run, &in);
         }
         ki_stream_fini(&stream);
     }

@@ -5,8 +5,7 @@
 #include "part.h"
 
 #include "core/base/error.h"
-
-#include <string.h>
+#include "layers/layers.h"
 
 /* A part as rows and columns; one of one dimension is a row. */
 typedef struct frame {
@@ -124,15 +123,12 @@ ki_part ki_part_narrow(const ki_part *part, int64_t first, int64_t count)
     return narrow;
 }
 
-void ki_part_zero_padding(const kith_param *param)
+kith_status ki_part_zero_padding(const kith_param *param)
 {
     if (param->split_dim < 0 || param->padding == 0)
-        return;
+        return KITH_OK;
     int64_t real = param->value.shape[param->split_dim] - param->padding;
     kith_tensor padding = kith_tensor_narrow(&param->value, param->split_dim, real, param->padding);
-    int64_t rows = padding.dim_count == 1 ? 1 : padding.shape[0], cols = padding.shape[padding.dim_count - 1];
-    size_t nbytes = kith_dtype_nbytes(padding.dtype);
-    for (int64_t row = 0; row < rows; row++)
-        memset((char *)padding.data + (size_t)(row * (padding.dim_count == 1 ? 0 : padding.strides[0])) * nbytes, 0,
-               (size_t)cols * nbytes);
+    ki_compute *compute = param->layers->compute;
+    return compute->ops->fill(compute, ki_mat_of(&padding), 0);
 }

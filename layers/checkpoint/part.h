@@ -42,6 +42,6 @@ void ki_part_units(const kith_param *param, int64_t *units, int64_t *unit);
 ki_part ki_part_narrow(const ki_part *part, int64_t first, int64_t count);
 
 /* Zeroes what lies beyond the whole. */
-void ki_part_zero_padding(const kith_param *param);
+kith_status ki_part_zero_padding(const kith_param *param);
 
 #endif

@@ -18,9 +18,11 @@ static kith_status check(const char *path, const ki_holding *holding, ki_archive
 
 static kith_status read_values(const ki_holding *holding, const ki_archive *archive, const ki_match *match)
 {
-    for (size_t i = 0; i < holding->part_count; i++)
-        ki_part_zero_padding(holding->parts[i].param);
-    kith_status status = ki_match_read(match, archive, holding->parts, holding->part_count);
+    kith_status status = KITH_OK;
+    for (size_t i = 0; i < holding->part_count && status == KITH_OK; i++)
+        status = ki_part_zero_padding(holding->parts[i].param);
+    if (status == KITH_OK)
+        status = ki_match_read(match, archive, holding->parts, holding->part_count);
     if (status == KITH_OK && holding->optim != NULL)
         status = kith_optim_reset_masters(holding->optim);
     return status;

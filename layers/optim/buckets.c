@@ -153,13 +153,15 @@ static kith_status move(kith_optim *optim, ki_bucket *bucket)
     kith_status status = ki_home_create(optim->layers, bucket->elements, &bucket->home);
     if (status != KITH_OK)
         return status;
-    for (size_t i = 0; i < bucket->place_count; i++) {
+    for (size_t i = 0; i < bucket->place_count && status == KITH_OK; i++) {
         ki_place *place = &bucket->places[i];
-        ki_block_move(optim->layers, place->block, bucket->home, place->first);
+        status = ki_block_move(optim->layers, place->block, bucket->home, place->first);
+        if (status != KITH_OK)
+            break;
         place->block->bucket = bucket;
         place->block->bucket_first = place->first;
     }
-    return KITH_OK;
+    return status;
 }
 
 kith_status ki_optim_make_buckets(kith_optim *optim)

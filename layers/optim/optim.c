@@ -40,8 +40,8 @@ static kith_status check_numbers(const kith_optim_options *o)
 
 static ki_comm comm_of(kith_group *group)
 {
-    ki_comm alone = { NULL, 1, 0, KITH_LAYERS_DATA };
-    ki_comm comm = { group, 1, 0, KITH_LAYERS_DATA };
+    ki_comm alone = { NULL, 1, 0, KITH_LAYERS_DATA, false };
+    ki_comm comm = { group, 1, 0, KITH_LAYERS_DATA, false };
     if (group == NULL || kith_group_size(group) < 2)
         return alone;
     comm.size = kith_group_size(group);
@@ -118,6 +118,10 @@ static kith_status check_layers(const kith_layers *layers)
 static kith_status make(kith_optim *optim)
 {
     kith_status status = check_groups(optim);
+    if (status == KITH_OK)
+        status = ki_space_join(&optim->layers->space, optim->data.group);
+    if (status == KITH_OK)
+        status = ki_space_join(&optim->layers->space, optim->expert_data.group);
     if (status == KITH_OK)
         status = check_numbers(&optim->options);
     if (status == KITH_OK)

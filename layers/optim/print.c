@@ -13,6 +13,23 @@ static uint64_t hash_number(uint64_t hash, int64_t number)
     return ki_hash(hash, &number, sizeof number);
 }
 
+/* Through pieces on the host where the values are on a device; 0 when they cannot be read. */
+static uint64_t hash_elements(uint64_t hash, const ki_space *space, const kith_tensor *tensor)
+{
+    enum { PIECE_NBYTES = 1 << 16 };
+    unsigned char piece[PIECE_NBYTES];
+    size_t nbytes = ki_tensor_nbytes(tensor);
+    if (ki_space_is_host(space))
+        return ki_hash(hash, tensor->data, nbytes);
+    for (size_t at = 0; at < nbytes; at += PIECE_NBYTES) {
+        size_t here = nbytes - at < PIECE_NBYTES ? nbytes - at : PIECE_NBYTES;
+        if (ki_space_copy_out(space, piece, (const char *)tensor->data + at, here) != KITH_OK)
+            return 0;
+        hash = ki_hash(hash, piece, here);
+    }
+    return hash;
+}
+
 uint64_t kith_layers_hash_values(const kith_layers *layers)
 {
     uint64_t hash = KI_HASH_INIT;
@@ -23,8 +40,7 @@ uint64_t kith_layers_hash_values(const kith_layers *layers)
         for (int d = 0; d < param->dim_count; d++)
             hash = hash_number(hash, param->value.shape[d]);
         if (param->value.data != NULL)
-            hash = ki_hash(hash, param->value.data,
-                           (size_t)kith_tensor_count(&param->value) * kith_dtype_nbytes(param->value.dtype));
+            hash = hash_elements(hash, &layers->space, &param->value);
     }
     return hash;
 }

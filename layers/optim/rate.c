@@ -54,7 +54,8 @@ int kith_loss_scale_update(kith_loss_scale *scale, double grad_norm)
     if (scale == NULL)
         return isfinite(grad_norm);
     if (!isfinite(grad_norm)) {
-        scale->scale *= scale->backoff;
+        if (scale->scale > 1) /* below, gradients of f16 vanish, and what is not finite is not so for their size */
+            scale->scale = fmax(scale->scale * scale->backoff, 1);
         scale->good_steps = 0;
         return 0;
     }

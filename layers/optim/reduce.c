@@ -99,7 +99,7 @@ void ki_optim_grads_zeroed(void *context)
 kith_status ki_optim_wait_reduced(kith_optim *optim)
 {
     for (; optim->oldest < optim->next; optim->oldest++) {
-        kith_status status = kith_wait(&optim->buckets[optim->oldest].request);
+        kith_status status = ki_space_end(&optim->layers->space, &optim->buckets[optim->oldest].request);
         note_arrival(&optim->buckets[optim->oldest]);
         if (optim->failure == KITH_OK)
             optim->failure = status;

@@ -41,7 +41,7 @@ static kith_status make_array(kith_optim *optim, const ki_bucket *bucket, void *
     optim->memory_nbytes += (uint64_t)bucket->state_count * each;
     if (optim->layers->is_dry)
         return KITH_OK;
-    *array = ki_calloc(NULL, (size_t)bucket->state_count, each);
+    *array = ki_space_calloc(&optim->layers->space, (size_t)bucket->state_count, each);
     return *array != NULL ? KITH_OK : KITH_ERR_NO_MEMORY;
 }
 
@@ -189,11 +189,12 @@ kith_status ki_optim_make_state(kith_optim *optim)
 
 void ki_optim_free_state(kith_optim *optim)
 {
+    const ki_space *space = &optim->layers->space;
     for (size_t b = 0; b < optim->bucket_count; b++) {
         ki_bucket *bucket = &optim->buckets[b];
-        ki_free(NULL, bucket->m);
-        ki_free(NULL, bucket->v);
-        ki_free(NULL, bucket->master);
+        ki_space_free(space, bucket->m);
+        ki_space_free(space, bucket->v);
+        ki_space_free(space, bucket->master);
     }
     ki_free(NULL, optim->runs);
     ki_free(NULL, optim->pieces);

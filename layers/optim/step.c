@@ -103,11 +103,13 @@ static kith_status add_bucket(const kith_optim *optim, const ki_bucket *bucket, 
 /* The norm over all ranks, or the error that any of them has. */
 static kith_status find_norm(kith_optim *optim, kith_status mine)
 {
-    double sums[2] = { 0, 0 }; // squares, ranks with an error
+    double sums[2] = { 0, 0 };                                 // squares, ranks with an error
+    kith_status status = KITH_OK;
+    if (mine == KITH_OK)
+        mine = ki_space_wait(&optim->layers->space); // sums wait for a device as well, and know no deadline
     for (size_t b = 0; b < optim->bucket_count && mine == KITH_OK; b++)
         mine = add_bucket(optim, &optim->buckets[b], &sums[0]);
     sums[1] = mine != KITH_OK;
-    kith_status status = KITH_OK;
     if (optim->all.size > 1)
         status = kith_all_reduce(optim->all.group, sums, sums, 2, KITH_F64, KITH_SUM);
     if (status == KITH_OK && sums[1] > 0)

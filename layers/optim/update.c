@@ -70,7 +70,7 @@ kith_status ki_optim_gather_all(kith_optim *optim)
     kith_status status = KITH_OK;
     for (size_t b = 0; b < optim->bucket_count; b++) {
         ki_bucket *bucket = &optim->buckets[b];
-        kith_status of_bucket = kith_wait(&bucket->request);
+        kith_status of_bucket = ki_space_end(&optim->layers->space, &bucket->request);
         if (bucket->gather_ns[0] != 0)
             bucket->gather_ns[1] = ki_now_ns();
         if (status == KITH_OK)

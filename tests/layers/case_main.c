@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "case_main.h"
+#include "layer_cases.h"
 
 #include <string.h>
 
@@ -12,6 +13,14 @@ static const named_case *find(const named_case *cases, size_t count, const char 
         if (strcmp(cases[i].name, name) == 0)
             return &cases[i];
     return NULL;
+}
+
+static const named_case *chosen;
+
+static void run_chosen(rank_info *info)
+{
+    chosen->run(info);
+    end_device();
 }
 
 static int usage(const char *program, const char *why)
@@ -24,7 +33,6 @@ static int usage(const char *program, const char *why)
 int case_main(int argc, char **argv, const char *program, const named_case *cases, size_t count)
 {
     run_options options = { .mode = LAUNCH_FORK, .size = 1, .timeout_s = 60 };
-    const named_case *chosen = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--list") == 0) {
             for (size_t c = 0; c < count; c++)
@@ -51,5 +59,5 @@ int case_main(int argc, char **argv, const char *program, const named_case *case
     }
     if (chosen == NULL)
         return usage(program, "no such case");
-    return run_ranks(&options, chosen->run, NULL) == 0 ? 0 : 1;
+    return run_ranks(&options, run_chosen, NULL) == 0 ? 0 : 1;
 }

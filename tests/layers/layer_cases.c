@@ -45,6 +45,8 @@ static const named_case cases[] = {
     { "norm_gradients", case_norm_gradients },
     { "norm_heads", case_norm_heads },
     { "norm_misuse", case_norm_misuse },
+    { "device_late", case_device_late },
+    { "device_misuse", case_device_misuse },
     { "norm_sequence", case_norm_sequence },
     { "dropout", case_dropout },
     { "dropout_misuse", case_dropout_misuse },

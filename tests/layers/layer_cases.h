@@ -49,6 +49,10 @@ void case_memory(rank_info *info);
 /* layer_row.c */
 void case_row(rank_info *info);
 
+/* layer_device.c */
+void case_device_late(rank_info *info);
+void case_device_misuse(rank_info *info);
+
 /* layer_norm.c */
 void case_norm(rank_info *info);
 void case_norm_gradients(rank_info *info);
@@ -149,7 +153,17 @@ double fraction(unsigned seed, int64_t index);
 kith_tensor numbers(kith_dtype dtype, int64_t rows, int64_t cols, unsigned seed,
                     double (*make)(unsigned seed, int64_t index));
 
-/* Element i of a contiguous tensor. */
+/* Where the world's context has a device (KITH_DEVICE), layers_over() and its like compute on it, while references of
+ * layers_alone() stay on the host: a case then compares the two. All of a rank's layers work in one stream, in which
+ * tests read as well. put_on_device(): options of layers that do not come from layers_over(). */
+void put_on_device(rank_info *info, kith_layers_options *options);
+void end_device(void);
+/* The same numbers where layers compute: a view, or a copy; kith_tensor_release() it. */
+kith_tensor brought(kith_layers *layers, const kith_tensor *tensor);
+/* The same numbers as memory of the host, in the caller's memory: free(data). */
+kith_tensor on_host(const kith_tensor *tensor);
+
+/* Element i of a contiguous tensor, wherever it is. */
 double element(const kith_tensor *tensor, int64_t i);
 void put_element(const kith_tensor *tensor, int64_t i, double value);
 

@@ -7,6 +7,66 @@
 #include <math.h>
 #include <string.h>
 
+/* One for each rank, as ranks may be threads. NULL: there is no device. */
+static _Thread_local kith_stream *stream_of_rank;
+
+void put_on_device(rank_info *info, kith_layers_options *options)
+{
+    kith_device *device = kith_ctx_device(kith_group_ctx(info->world));
+    if (device != NULL && stream_of_rank == NULL)
+        REQUIRE_OK(kith_stream_create(device, &stream_of_rank));
+    options->device = device;
+    options->stream = stream_of_rank;
+}
+
+void end_device(void)
+{
+    REQUIRE_OK(kith_stream_destroy(stream_of_rank));
+    stream_of_rank = NULL;
+}
+
+static int is_on_device(const void *memory)
+{
+    kith_memory kind = KITH_MEMORY_HOST;
+    if (stream_of_rank == NULL || memory == NULL)
+        return 0;
+    REQUIRE_OK(kith_memory_kind(memory, &kind, NULL));
+    return kind == KITH_MEMORY_DEVICE;
+}
+
+static void copy(void *to, const void *from, size_t nbytes)
+{
+    REQUIRE_OK(kith_stream_copy(stream_of_rank, to, from, nbytes));
+    REQUIRE_OK(kith_stream_synchronize(stream_of_rank));
+}
+
+kith_tensor brought(kith_layers *layers, const kith_tensor *tensor)
+{
+    kith_tensor there = *tensor, made;
+    there.buffer = NULL;
+    if (kith_layers_stream(layers) == NULL || is_on_device(tensor->data))
+        return there;
+    REQUIRE_OK(kith_tensor_create(layers, tensor->dtype, tensor->dim_count, tensor->shape, &made));
+    REQUIRE_OK(kith_tensor_write(layers, &made, tensor->data,
+                                 (size_t)kith_tensor_count(tensor) * kith_dtype_nbytes(tensor->dtype)));
+    made.layout = tensor->layout, made.split_dim = tensor->split_dim;
+    return made;
+}
+
+kith_tensor on_host(const kith_tensor *tensor)
+{
+    kith_tensor here = kith_tensor_view(NULL, tensor->dtype, tensor->dim_count, tensor->shape);
+    size_t nbytes = (size_t)kith_tensor_count(tensor) * kith_dtype_nbytes(tensor->dtype);
+    REQUIRE(kith_tensor_is_contiguous(tensor));
+    here.data = malloc(nbytes > 0 ? nbytes : 1);
+    REQUIRE(here.data != NULL);
+    if (is_on_device(tensor->data))
+        copy(here.data, tensor->data, nbytes);
+    else if (nbytes > 0)
+        memcpy(here.data, tensor->data, nbytes);
+    return here;
+}
+
 kith_layers *layers_over(rank_info *info, int tp, kith_dtype dtype, int is_sequence_parallel)
 {
     kith_group *group = NULL;
@@ -17,6 +77,7 @@ kith_layers *layers_over(rank_info *info, int tp, kith_dtype dtype, int is_seque
     options.dtype = dtype;
     options.tp = group;
     options.is_sequence_parallel = is_sequence_parallel;
+    put_on_device(info, &options);
     options.is_debug = 1;
     options.seed = 42;
     kith_layers *layers;
@@ -102,11 +163,25 @@ static void put(void *data, kith_dtype dtype, int64_t i, double value)
 
 void put_element(const kith_tensor *tensor, int64_t i, double value)
 {
+    double element[1];
+    if (is_on_device(tensor->data)) {
+        size_t nbytes = kith_dtype_nbytes(tensor->dtype);
+        put(element, tensor->dtype, 0, value);
+        copy((char *)tensor->data + (size_t)i * nbytes, element, nbytes);
+        return;
+    }
     put(tensor->data, tensor->dtype, i, value);
 }
 
 double element(const kith_tensor *tensor, int64_t i)
 {
+    if (is_on_device(tensor->data)) {
+        double bits[1];
+        size_t nbytes = kith_dtype_nbytes(tensor->dtype);
+        kith_tensor one = kith_tensor_view(bits, tensor->dtype, 1, (const int64_t[]){ 1 });
+        copy(bits, (const char *)tensor->data + (size_t)i * nbytes, nbytes);
+        return element(&one, 0);
+    }
     if (tensor->dtype == KITH_F64)
         return ((const double *)tensor->data)[i];
     if (tensor->dtype == KITH_F32)
@@ -158,11 +233,13 @@ void require_equal(const char *file, int line, const char *what, const kith_tens
                   (long long)kith_tensor_count(wanted));
     if (!kith_tensor_is_contiguous(got) || !kith_tensor_is_contiguous(wanted))
         rank_fail(file, line, "%s: only contiguous tensors can be compared", what);
+    kith_tensor got_here = on_host(got), wanted_here = on_host(wanted);
     for (int64_t i = 0; i < kith_tensor_count(got); i++) {
-        double a = element(got, i), b = element(wanted, i);
+        double a = element(&got_here, i), b = element(&wanted_here, i);
         if (!(fabs(a - b) <= tolerance * (1 + fabs(b))))
             rank_fail(file, line, "%s: element %lld is %.17g, wanted %.17g", what, (long long)i, a, b);
     }
+    free(got_here.data), free(wanted_here.data);
 }
 
 void require_same_grads(const char *file, int line, kith_layers *layers, kith_layers *alone, double tolerance)

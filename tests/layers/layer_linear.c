@@ -40,6 +40,7 @@ static void run_pair(pair *p, const kith_tensor *x, const kith_tensor *dy, kith_
     kith_tensor mine = shard_of(p->layers, x, p->sequence, BATCH, p->is_sequence_parallel);
     kith_tensor dy_mine = shard_of(p->layers, dy, p->sequence, BATCH, p->is_sequence_parallel);
     kith_tensor hidden, dhidden;
+    mine = brought(p->layers, &mine), dy_mine = brought(p->layers, &dy_mine);
     REQUIRE_OK(kith_linear_forward(p->column, p->tape, &mine, &hidden));
     REQUIRE_OK(kith_linear_forward(p->row, p->tape, &hidden, y));
     kith_tensor_release(&hidden);
@@ -50,6 +51,7 @@ static void run_pair(pair *p, const kith_tensor *x, const kith_tensor *dy, kith_
     REQUIRE(kith_tape_depth(p->tape) == 0);
     REQUIRE_OK(kith_tape_weight_grads(p->tape));
     REQUIRE_OK(kith_layers_finish_grads(p->layers));
+    kith_tensor_release(&mine), kith_tensor_release(&dy_mine);
 }
 
 static void end_pair(pair *p)

@@ -51,7 +51,8 @@ void moe_reference(const moe_shape *shape, int homes, double auxiliary_scale, mo
 typedef struct moe_grid {
     kith_group *tp, *ep;
     int tp_size, ep_size, tp_rank, ep_rank;
-    int is_data; /* every rank has all experts: ep is the group `data` of the layers, and they have no ep */
+    int is_data;     /* every rank has all experts: ep is the group `data` of the layers, and they have no ep */
+    rank_info *info; /* NULL: a reference, on the host */
 } moe_grid;
 
 moe_grid moe_grid_of(rank_info *info, int tp);

@@ -213,7 +213,7 @@ static void check_dry(rank_info *info, const moe_grid *grid, int is_sequence_par
 /* More experts than any machine here could hold: 256 of 7168 x 2048, 8 of them for each of 4096 tokens, capacity 1. */
 static void check_large(void)
 {
-    static const moe_grid grid = { NULL, NULL, 8, 64, 0, 0, 0 };
+    static const moe_grid grid = { NULL, NULL, 8, 64, 0, 0, 0, NULL };
     static const moe_shape large = {
         "large", { sizeof(kith_moe_options), NULL, 7168, 2048, 256, 8, KITH_SILU, 1, 1, 1, 0 }, 4096, 1, 0
     };

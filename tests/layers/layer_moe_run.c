@@ -9,7 +9,7 @@
 
 moe_grid moe_grid_of(rank_info *info, int tp)
 {
-    moe_grid grid = { NULL, NULL, tp, info->size / tp, info->rank % tp, info->rank / tp, 0 };
+    moe_grid grid = { NULL, NULL, tp, info->size / tp, info->rank % tp, info->rank / tp, 0, info };
     REQUIRE(info->size % tp == 0);
     REQUIRE_OK(kith_group_split(info->world, grid.ep_rank, info->rank, NULL, &grid.tp));
     REQUIRE_OK(kith_group_split(info->world, grid.tp_rank, info->rank, NULL, &grid.ep));
@@ -55,7 +55,7 @@ void moe_run_load(moe_run *run, const moe_shape *shape, const moe_numbers *numbe
 void moe_run_create(const moe_grid *grid, const moe_shape *shape, const moe_numbers *numbers, kith_dtype dtype,
                     int is_sequence_parallel, moe_run *run)
 {
-    const moe_grid one = { NULL, NULL, 1, 1, 0, 0, 0 };
+    const moe_grid one = { NULL, NULL, 1, 1, 0, 0, 0, NULL };
     memset(run, 0, sizeof *run);
     run->grid = grid == NULL ? one : *grid;
     run->dtype = dtype;
@@ -66,6 +66,8 @@ void moe_run_create(const moe_grid *grid, const moe_shape *shape, const moe_numb
     *(run->grid.is_data ? &options.data : &options.ep) = run->grid.ep;
     options.is_sequence_parallel = is_sequence_parallel;
     options.is_debug = 1;
+    if (run->grid.info != NULL)
+        put_on_device(run->grid.info, &options);
     REQUIRE_OK(kith_layers_create(&options, &run->layers));
     kith_moe_options of_moe = shape->options;
     of_moe.name = "moe";
@@ -94,7 +96,8 @@ static kith_tensor kept(kith_layers *layers, kith_tensor *own)
 {
     kith_tensor made;
     REQUIRE_OK(kith_tensor_create(layers, own->dtype, 2, own->shape, &made));
-    memcpy(made.data, own->data, (size_t)kith_tensor_count(own) * kith_dtype_nbytes(own->dtype));
+    REQUIRE_OK(
+        kith_tensor_write(layers, &made, own->data, (size_t)kith_tensor_count(own) * kith_dtype_nbytes(own->dtype)));
     free(own->data);
     return made;
 }
@@ -112,12 +115,12 @@ void moe_run_forward(moe_run *run, const moe_shape *shape, const moe_numbers *nu
 
 void moe_run_backward(moe_run *run, const moe_shape *shape, const moe_numbers *numbers, double auxiliary_scale)
 {
-    kith_tensor dy = own_rows(run, shape, numbers->dy);
+    kith_tensor own = own_rows(run, shape, numbers->dy), dy = kept(run->layers, &own);
     REQUIRE_OK(kith_moe_backward(run->moe, run->tape, &dy, auxiliary_scale, &run->dx));
     REQUIRE(kith_tape_depth(run->tape) == 0);
     REQUIRE_OK(kith_tape_weight_grads(run->tape));
     REQUIRE_OK(kith_layers_finish_grads(run->layers));
-    free(dy.data);
+    kith_tensor_release(&dy);
 }
 
 void moe_run_destroy(moe_run *run)
@@ -148,9 +151,10 @@ static void require_rows(const char *file, int line, const char *what, const moe
     if (kith_tensor_count(got) != kith_tensor_count(&wanted))
         rank_fail(file, line, "%s: %lld elements, wanted %lld", what, (long long)kith_tensor_count(got),
                   (long long)kith_tensor_count(&wanted));
+    kith_tensor here = on_host(got);
     for (int64_t i = 0; i < kith_tensor_count(got); i++)
-        require_near(file, line, what, i, element(got, i), ((const double *)wanted.data)[i], tolerance);
-    free(wanted.data);
+        require_near(file, line, what, i, element(&here, i), ((const double *)wanted.data)[i], tolerance);
+    free(wanted.data), free(here.data);
 }
 
 static void require_grad(const char *file, int line, moe_run *run, const moe_shape *shape, kith_param *param,

@@ -42,6 +42,13 @@ bool trial_plan(trial *t, const rank_info *info, kith_schedule_kind kind, int mi
 void trial_start(trial *t, kith_group *group)
 {
     kith_pipeline_callbacks callbacks = toy_callbacks(&t->toy);
+    kith_device *device = kith_ctx_device(kith_group_ctx(group));
+    if (device != NULL) { /* KITH_DEVICE: messages lie there */
+        REQUIRE_OK(kith_stream_create(device, &t->toy.stream));
+        t->options.device = device;
+        t->options.stream = t->toy.stream;
+        t->options.is_ordered = 0; /* which is the host's */
+    }
     kith_status status = kith_pipeline_create(t->plan, group, &callbacks, &t->options, &t->pipeline);
     if (status != KITH_OK)
         rank_fail(__FILE__, __LINE__, "%s: %s: %s", t->what, kith_status_name(status), kith_error_detail());
@@ -51,6 +58,7 @@ void trial_start(trial *t, kith_group *group)
 void trial_end(trial *t)
 {
     kith_pipeline_destroy(t->pipeline);
+    REQUIRE_OK(kith_stream_destroy(t->toy.stream));
     toy_destroy(&t->toy);
     kith_schedule_destroy(t->plan);
 }

@@ -14,9 +14,9 @@ typedef struct pipeline_case {
 } pipeline_case;
 
 /* Each ends with a NULL name. */
-extern const pipeline_case pipeline_results[]; /* gradients, losses, memory */
-extern const pipeline_case pipeline_trouble[]; /* delays, failures, deaths, bad arguments */
-extern const pipeline_case pipeline_meeting[]; /* what ranks and replicas bring alike, whose sentence is told */
+extern const pipeline_case pipeline_results[];  /* gradients, losses, memory */
+extern const pipeline_case pipeline_trouble[];  /* delays, failures, deaths, bad arguments */
+extern const pipeline_case pipeline_meeting[];  /* what ranks and replicas bring alike, whose sentence is told */
 extern const pipeline_case pipeline_files[];    /* plans that lack parts of a step */
 extern const pipeline_case pipeline_progress[]; /* callbacks that use the library */
 

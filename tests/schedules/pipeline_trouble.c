@@ -341,6 +341,16 @@ static void refuse_arguments(rank_info *info, const creation *good)
         c.options.message_nbytes = 0;
     REFUSED(&c, KITH_ERR_INVALID_ARG, "message_nbytes", true);
     c = *good;
+    if (is_mine)
+        c.options.stream = (kith_stream *)&c;
+    REFUSED(&c, KITH_ERR_INVALID_ARG, "go together", true);
+    c = *good;
+    if (is_mine) {
+        c.options.device = (kith_device *)&c, c.options.stream = (kith_stream *)&c;
+        c.options.is_ordered = 1;
+    }
+    REFUSED(&c, KITH_ERR_UNSUPPORTED, "is_ordered", true);
+    c = *good;
     c.callbacks.loss = NULL;
     c.options.shares_loss = 1;
     REFUSED(&c, KITH_ERR_INVALID_ARG, "shares_loss", false);

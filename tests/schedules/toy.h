@@ -102,9 +102,11 @@ typedef struct toy {
     int fault_microbatch;
     kith_status fault_status;
     bool has_failed;
-    uint64_t random; /* state; 0: no delays */
-    int delay_us;    /* at most */
-    int die_at;      /* calls until this process kills itself; 0: never */
+    uint64_t random;     /* state; 0: no delays */
+    int delay_us;        /* at most */
+    int die_at;          /* calls until this process kills itself; 0: never */
+    kith_stream *stream; /* messages are on its device, and come through staging; NULL: on the host */
+    double staging[2][WIDE];
 } toy;
 
 /* kind, chunks 0: the kind's own. NULL when the kind does not go with these numbers. */

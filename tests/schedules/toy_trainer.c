@@ -82,7 +82,17 @@ static toy_slot *slot_of(toy *t, toy_stage *s, const kith_stage_call *call)
     return slot;
 }
 
-static const double *numbers_in(const toy *t, const kith_pipeline_buffer *b, int rows, const char *what)
+/* What is in a buffer; on a device through one of the two places of staging. */
+static const double *bring(toy *t, const kith_pipeline_buffer *b, int rows, int place)
+{
+    if (t->stream == NULL)
+        return (const double *)b->data;
+    REQUIRE_OK(kith_stream_copy(t->stream, t->staging[place], b->data, (size_t)rows * HIDDEN * sizeof(double)));
+    REQUIRE_OK(kith_stream_synchronize(t->stream));
+    return t->staging[place];
+}
+
+static const double *numbers_in(toy *t, const kith_pipeline_buffer *b, int rows, const char *what)
 {
     size_t wanted = t->message_nbytes > TOY_MESSAGE_NBYTES ? t->message_nbytes : (size_t)rows * HIDDEN * sizeof(double);
     if (b == NULL || b->nbytes != wanted || b->dim_count != 2 || b->shape[0] != rows || b->shape[1] != HIDDEN)
@@ -90,25 +100,30 @@ static const double *numbers_in(const toy *t, const kith_pipeline_buffer *b, int
                   HIDDEN, b != NULL ? b->nbytes : 0, b != NULL ? (long long)b->shape[0] : 0,
                   b != NULL ? (long long)b->shape[1] : 0);
     REQUIRE((uintptr_t)b->data % 64 == 0);
-    const double *x = (const double *)b->data;
+    const double *x = bring(t, b, rows, strcmp(what, "input") == 0 ? 0 : 1);
     for (int i = 0; i < rows * HIDDEN; i++)
         if (isnan(x[i]))
             rank_fail(__FILE__, __LINE__, "%s: element %d is NaN: the buffer was released or never received", what, i);
     return x;
 }
 
-static double *numbers_out(const toy *t, kith_pipeline_buffer *b, int rows)
+static void numbers_out(toy *t, kith_pipeline_buffer *b, int rows, const double *from)
 {
     REQUIRE(b != NULL && b->capacity_nbytes == t->message_nbytes && b->nbytes == b->capacity_nbytes);
     REQUIRE((uintptr_t)b->data % 64 == 0 && b->dim_count == 0);
-    double *x = (double *)b->data;
-    if (t->is_poisoned)
-        REQUIRE(isnan(x[0]) && isnan(x[rows * HIDDEN - 1]));
+    if (t->is_poisoned) {
+        double was[WIDE];
+        memcpy(was, bring(t, b, rows, 1), (size_t)rows * HIDDEN * sizeof *was);
+        REQUIRE(isnan(was[0]) && isnan(was[rows * HIDDEN - 1]));
+    }
+    if (t->stream != NULL)
+        REQUIRE_OK(kith_stream_copy(t->stream, b->data, from, (size_t)rows * HIDDEN * sizeof *from));
+    else
+        memcpy(b->data, from, (size_t)rows * HIDDEN * sizeof *from);
     b->nbytes = t->message_nbytes > TOY_MESSAGE_NBYTES ? t->message_nbytes : (size_t)rows * HIDDEN * sizeof(double);
     b->dim_count = 2;
     b->shape[0] = rows;
     b->shape[1] = HIDDEN;
-    return x;
 }
 
 /* ---- the callbacks ---- */
@@ -130,7 +145,7 @@ static kith_status load(void *user, const kith_stage_call *call)
     return KITH_OK;
 }
 
-static const double *input_of(const toy *t, const kith_stage_call *call, const toy_slot *slot)
+static const double *input_of(toy *t, const kith_stage_call *call, const toy_slot *slot)
 {
     REQUIRE((call->input == NULL) == (call->stage == 0));
     return call->input == NULL ? slot->input : numbers_in(t, call->input, slot->rows, "input");
@@ -158,7 +173,7 @@ static kith_status forward(void *user, const kith_stage_call *call)
     bool has_output = call->type == KITH_ACTION_F && !call->is_last;
     REQUIRE((call->output != NULL) == has_output);
     if (has_output)
-        memcpy(numbers_out(t, call->output, slot->rows), from, (size_t)slot->rows * HIDDEN * sizeof *from);
+        numbers_out(t, call->output, slot->rows, from);
     if (has_output && is_fault(t, FAULT_RESULT, call->microbatch))
         call->output->nbytes = call->output->capacity_nbytes + 1;
     if (kith_schedule_is_forward_only(t->plan) && !call->is_last)
@@ -215,7 +230,7 @@ static kith_status backward(void *user, const kith_stage_call *call)
     bool has_result = call->type != KITH_ACTION_W && call->stage > 0;
     REQUIRE((call->input_grad != NULL) == has_result);
     if (has_result)
-        memcpy(numbers_out(t, call->input_grad, slot->rows), dy, (size_t)slot->rows * HIDDEN * sizeof *dy);
+        numbers_out(t, call->input_grad, slot->rows, dy);
     if (call->type != KITH_ACTION_I)
         slot->microbatch = -1;
     return KITH_OK;

@@ -18,6 +18,7 @@ grid_layers layers_on_grid(rank_info *info, int tp, kith_dtype dtype, int is_seq
     options.tp = group;
     options.ep = has_experts ? grid.data : NULL;
     options.is_sequence_parallel = is_sequence_parallel;
+    put_on_device(info, &options);
     options.is_debug = 1;
     options.seed = 42;
     REQUIRE_OK(kith_layers_create(&options, &grid.layers));
@@ -100,11 +101,13 @@ void require_same_values(const char *file, int line, kith_layers *got, kith_laye
     for (size_t i = 0; i < kith_layers_param_count(got); i++) {
         const kith_param *a = kith_layers_param(got, i), *b = kith_layers_param(wanted, i);
         size_t each = kith_dtype_nbytes(a->value.dtype);
-        const char *left = a->value.data, *right = b->value.data;
+        kith_tensor of_a = on_host(&a->value), of_b = on_host(&b->value);
+        const char *left = of_a.data, *right = of_b.data;
         for (int64_t e = 0; e < kith_tensor_count(&a->value); e++)
             if (memcmp(left + (size_t)e * each, right + (size_t)e * each, each) != 0)
                 rank_fail(file, line, "%s: element %lld is %.17g, wanted %.17g to the bit", a->name, (long long)e,
-                          element(&a->value, e), element(&b->value, e));
+                          element(&of_a, e), element(&of_b, e));
+        free(of_a.data), free(of_b.data);
     }
 }
 
