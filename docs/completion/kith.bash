@@ -98,18 +98,19 @@ _kith() {
         case "$previous" in --import | --profile | --output) words="" ;; esac
         ;;
     train)
-        words="-n --ranks --text --tokens --token-type --validation --seq --model --weights --dtype --dropout --tp --sp"
+        words="-n --ranks --text --tokens --token-type --validation --seq --model --weights --dtype --device --tf32 --dropout --tp --sp"
         words+=" --pp --dp --ep --schedule --chunks --recompute --zero1 --auto --backend --batch --microbatches"
         words+=" --global-batch --steps --seed --optimizer --lr --warmup --decay --min-lr --weight-decay --beta1 --beta2"
         words+=" --eps --momentum --clip --loss-scale --bucket-mb --save --save-every --keep --resume --validate-every"
         words+=" --validation-batches --describe --json-log --trace --timeline --threads --timeout --debug --help"
         case "$previous" in
+        --device) words="cuda cuda:0" ;;
         --model) words="byte-llama tiny-llama byte-gpt2 tiny-gpt2 byte-moe tiny-moe gpt2" ;;
         --text | --tokens | --validation | --weights | --save | --resume | --json-log | --trace | --timeline) words="" ;;
         esac
         ;;
     generate)
-        words="-n --ranks --tp --checkpoint --model --dtype --seq --prompt --prompt-file --prompt-tokens --tokens"
+        words="-n --ranks --tp --checkpoint --model --dtype --device --seq --prompt --prompt-file --prompt-tokens --tokens"
         words+=" --temperature --greedy --top-k --seed --threads --timeout --help"
         case "$previous" in --checkpoint | --model | --prompt-file) words="" ;; esac
         ;;

@@ -74,6 +74,7 @@ typedef struct train_job {
     kith_transformer_config config;
     train_layout layout;
     kith_ctx *ctx;
+    kith_device *device; /* that this rank computes on, the context's; NULL: the processors */
     kith_group *world;
     kith_mesh *mesh;
     kith_group *tp, *pp, *dp, *ep, *data; /* data: dp and ep together, all with other samples */
@@ -179,6 +180,7 @@ typedef struct train_engine {
     double start_s, reduced_from_s;    /* train_now_s() at its start, and when the optimizer's part began */
     double step_s, reduce_s, update_s; /* how long all of it took; sums and norm; update and gathering */
     struct train_trace *trace;         /* NULL: nobody looks */
+    bool waits_for_device;             /* after every stage, so that times are those of the device */
     train_costs costs;                 /* of the last step; of all ranks once its numbers were collected */
 } train_engine;
 

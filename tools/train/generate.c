@@ -24,6 +24,8 @@ static const char generate_help[] =
     "  --checkpoint DIR        what kith train saved: the newest checkpoint in DIR, or DIR itself\n"
     "  --model DIR             config.json and safetensors as Hugging Face writes them\n"
     "  --dtype TYPE            f32 (default), f64, bf16, f16\n"
+    "  --device cuda           computes on GPUs: each rank on its own of its machine; cuda:N: on GPU N; default: as\n"
+    "                          KITH_DEVICE says, or the processors\n"
     "  --seq N                 tokens that the model sees at once, the newest; default 128, as in kith train, at most\n"
     "                          the positions that the model has\n\n"
     "Prompt (default: the end of a line):\n"
@@ -62,6 +64,7 @@ static const train_flag flags[] = {
     { "checkpoint", FLAG_TEXT, AT(checkpoint), 0, 0, NULL, NULL },
     { "model", FLAG_TEXT, AT(model), 0, 0, NULL, NULL },
     { "dtype", FLAG_WORD, AT(dtype), 0, 0, dtype_words, NULL },
+    { "device", FLAG_TEXT, AT(device), 0, 0, NULL, NULL },
     { "seq", FLAG_INT64, AT(sequence), 1, 1 << 24, NULL, NULL },
     { "prompt", FLAG_TEXT, AT(prompt), 0, 0, NULL, NULL },
     { "prompt-file", FLAG_TEXT, AT(prompt_file), 0, 0, NULL, NULL },
@@ -84,6 +87,8 @@ static int read_options(int argc, char **argv, generate_options *o, char **rest)
     int status = train_flags_read(command, flags, FLAG_COUNT, argc, argv, o, seen, rest);
     if (status != KI_EXIT_OK)
         return status;
+    if (train_device_check(command, o->device) != KI_EXIT_OK)
+        return KI_EXIT_USAGE;
     if ((o->checkpoint == NULL) == (o->model == NULL))
         return ki_usage_error(command, "give either --checkpoint DIR or --model DIR");
     if ((o->prompt != NULL) + (o->prompt_file != NULL) + (o->prompt_tokens != NULL) > 1)

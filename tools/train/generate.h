@@ -27,7 +27,8 @@ typedef struct generate_options {
     bool is_greedy;
     int64_t top_k; /* 0: all */
     uint64_t seed;
-    int dtype; /* which of f32, f64, bf16, f16 */
+    int dtype;          /* which of f32, f64, bf16, f16 */
+    const char *device; /* as in kith train */
     int threads;
     double timeout_s;
 } generate_options;

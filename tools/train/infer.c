@@ -19,6 +19,7 @@ struct generator {
     kith_transformer *transformer;
     kith_tape *tape;
     double *logits, *scratch; /* [vocabulary], of the last token; for train_sample() */
+    void *row;                /* [vocabulary], the same as the layers have them */
 };
 
 /* ---- agreement ---- */
@@ -77,6 +78,7 @@ static kith_status make_layers(generator *self)
     place.tp = kith_world(self->ctx);
     place.dtype = dtypes[self->options.dtype];
     place.blas_threads = self->options.threads;
+    place.device = kith_ctx_device(self->ctx);
     options.config = &self->config;
     kith_status status = kith_layers_create(&place, &self->layers);
     if (status == KITH_OK)
@@ -119,7 +121,9 @@ static bool load(generator *self)
     if (is_fine) {
         self->logits = calloc((size_t)self->config.vocabulary, sizeof *self->logits);
         self->scratch = calloc((size_t)self->config.vocabulary, sizeof *self->scratch);
-        is_fine = agree(self, self->logits != NULL && self->scratch != NULL, "memory is short");
+        self->row = calloc((size_t)self->config.vocabulary, sizeof(double));
+        bool has_memory = self->logits != NULL && self->scratch != NULL && self->row != NULL;
+        is_fine = agree(self, has_memory, "memory is short");
     }
     if (self->options.checkpoint != NULL)
         kith_free(folder);
@@ -139,6 +143,7 @@ generator *generator_create(const generate_options *options, int *status)
     self->options = *options;
     kith_init_options init = KITH_INIT_OPTIONS_INIT;
     init.timeout_ms = (int64_t)(options->timeout_s * 1000);
+    init.device = train_device_wanted(options->device);
     if (kith_init(&init, &self->ctx) != KITH_OK) {
         fprintf(stderr, "kith generate: %s\n", kith_error_detail());
         free(self);
@@ -158,6 +163,7 @@ void generator_destroy(generator *self, bool is_failed)
         return;
     free(self->logits);
     free(self->scratch);
+    free(self->row);
     kith_tape_destroy(self->tape);
     if (self->layers != NULL && !is_failed)
         kith_layers_destroy(self->layers);
@@ -193,13 +199,13 @@ static double number_of_half(uint16_t half, kith_dtype dtype)
     return (half & 0x8000 ? -0x1p112 : 0x1p112) * (double)value;
 }
 
-static double number_of(const kith_tensor *tensor, int64_t index)
+static double number_of(const void *row, kith_dtype dtype, int64_t index)
 {
-    if (tensor->dtype == KITH_F64)
-        return ((const double *)tensor->data)[index];
-    if (tensor->dtype == KITH_F32)
-        return (double)((const float *)tensor->data)[index];
-    return number_of_half(((const uint16_t *)tensor->data)[index], tensor->dtype);
+    if (dtype == KITH_F64)
+        return ((const double *)row)[index];
+    if (dtype == KITH_F32)
+        return (double)((const float *)row)[index];
+    return number_of_half(((const uint16_t *)row)[index], dtype);
 }
 
 /* The last row of the logits of tokens [count]. */
@@ -216,10 +222,13 @@ static kith_status compute_logits(generator *self, const int32_t *tokens, int64_
         status = kith_transformer_logits(self->transformer, self->tape, &ids, &logits);
     if (status != KITH_OK)
         return status;
-    for (int64_t i = 0; i < self->config.vocabulary; i++)
-        self->logits[i] = number_of(&logits, (count - 1) * logits.strides[0] + i * logits.strides[1]);
+    kith_tensor last = kith_tensor_narrow(&logits, 0, count - 1, 1);
+    status = kith_tensor_read(self->layers, &last, self->row,
+                              (size_t)self->config.vocabulary * kith_dtype_nbytes(logits.dtype));
+    for (int64_t i = 0; status == KITH_OK && i < self->config.vocabulary; i++)
+        self->logits[i] = number_of(self->row, logits.dtype, i);
     kith_tensor_release(&logits);
-    return KITH_OK;
+    return status;
 }
 
 static int32_t choose(generator *self, int64_t number)

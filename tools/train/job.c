@@ -63,6 +63,7 @@ bool train_job_join(train_job *job)
 {
     kith_init_options init = KITH_INIT_OPTIONS_INIT;
     init.timeout_ms = (int64_t)(job->options.timeout_s * 1000);
+    init.device = job->options.is_described ? "" : train_device_wanted(job->options.device);
     kith_status status = kith_init(&init, &job->ctx);
     if (status != KITH_OK) {
         train_check(job, status);
@@ -71,6 +72,7 @@ bool train_job_join(train_job *job)
     }
     job->world = kith_world(job->ctx);
     job->rank = kith_rank(job->ctx);
+    job->device = kith_ctx_device(job->ctx);
     return true;
 }
 

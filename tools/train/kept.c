@@ -47,6 +47,10 @@ static const struct kept {
     [TRAIN_KEPT_SCALING] = { "loss_scaling", "loss-scale", KEPT_REAL, AT(loss_scale), KEPT_TOLD, "none" },
     [TRAIN_KEPT_VALIDATION] = { "validation_batches", "validation-batches", KEPT_WHOLE, AT(validation_batches),
                                 KEPT_QUIET, NULL },
+    /* How a step is cut up goes with the layout; in the same one it is as it was (settle.c), and sums have their
+     * order. */
+    [TRAIN_KEPT_MICRO_BATCH] = { "micro_batch", "", KEPT_WHOLE, AT(kept_micro_batch), KEPT_QUIET, NULL },
+    [TRAIN_KEPT_STAGES] = { "stages", "", KEPT_WHOLE, AT(kept_stages), KEPT_QUIET, NULL },
 };
 
 static const char *const others[] = { [TRAIN_KEPT_SEED - TRAIN_KEPT_OPTIONS] = "seed_low",
@@ -147,6 +151,8 @@ void train_kept_fill(const train_job *job, kith_checkpoint_number *numbers)
     train_kept_name(numbers);
     for (int i = 0; i < TRAIN_KEPT_OPTIONS; i++)
         numbers[i].value = value_of(options, &rows[i]);
+    numbers[TRAIN_KEPT_MICRO_BATCH].value = (double)job->layout.micro_batch; // what was said, followed or was searched
+    numbers[TRAIN_KEPT_STAGES].value = (double)job->layout.stages;
     numbers[TRAIN_KEPT_SEED].value = (double)(options->seed & UINT32_MAX);
     numbers[TRAIN_KEPT_SEED_HIGH].value = (double)(options->seed >> 32);
     numbers[TRAIN_KEPT_DATA_NBYTES].value = job->identity.nbytes;
@@ -176,7 +182,8 @@ bool train_kept_take(train_job *job)
     const kith_checkpoint_number *kept = job->kept;
     uint64_t seed;
     for (int i = 0; i < TRAIN_KEPT_OPTIONS; i++)
-        if (!is_said(options, i) && !is_implied(options, i) && is_usable(&rows[i], kept[i].value))
+        if (!is_said(options, i) && !is_implied(options, i) && is_usable(&rows[i], kept[i].value) &&
+            !(i == TRAIN_KEPT_STEPS && kept[i].value == 0)) // a start, of which --steps 0 made a checkpoint
             set_value(options, &rows[i], kept[i].value);
     if (!is_said(options, TRAIN_KEPT_SEED) && has_seed(kept, &seed))
         options->seed = seed;

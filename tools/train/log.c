@@ -189,6 +189,17 @@ static void write_memory(FILE *out, const train_memory *memory)
     train_json_close(out, '}');
 }
 
+/* Of rank 0, and how its tensors reach other ranks. */
+static void write_device(FILE *out, const train_job *job)
+{
+    char name[192];
+    train_device_name(job->device, name, sizeof name);
+    train_json_string(out, "device", name);
+    const char *backend = kith_group_device_backend(job->world);
+    if (backend != NULL && job->layout.world > 1)
+        train_json_string(out, "device_backend", backend);
+}
+
 static void say_start(train_log *log)
 {
     const train_job *job = log->job;
@@ -219,6 +230,7 @@ void train_log_start(train_log *log, const train_memory *predicted)
     train_json_string(out, "model", job->model_name);
     train_json_number(out, "parameters", kith_model_parameters(&model));
     train_json_string(out, "dtype", kith_dtype_name(job->options.dtype));
+    write_device(out, job);
     train_json_string(out, "optimizer", kith_optim_kind_name(job->options.optim.kind));
     train_json_bits(out, "seed", job->options.seed);
     train_json_number(out, "steps", (double)job->options.steps);

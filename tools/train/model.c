@@ -43,6 +43,8 @@ static kith_status make_layers(const train_job *job, kith_layers **layers)
     options.seed = job->options.seed;
     options.blas_threads = job->options.threads;
     options.progress = kith_size(job->ctx) > 1 ? job->ctx : NULL;
+    options.device = job->device;
+    options.allows_tf32 = job->options.allows_tf32 && job->device != NULL;
     return kith_layers_create(&options, layers);
 }
 

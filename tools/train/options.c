@@ -182,6 +182,8 @@ static const train_flag flags[] = {
     { "weights", FLAG_TEXT, AT(weights), 0, 0, NULL, NULL },
     { "dropout", FLAG_BELOW, AT(dropout), 0, 1, NULL, NULL },
     { "dtype", FLAG_OWN, 0, 0, 0, NULL, read_dtype },
+    { "device", FLAG_TEXT, AT(device), 0, 0, NULL, NULL },
+    { "tf32", FLAG_SWITCH, AT(allows_tf32), 0, 0, NULL, NULL },
 
     { "steps", FLAG_INT64, AT(steps), 0, COUNT_MAX, NULL, NULL },
     { "seed", FLAG_BITS64, AT(seed), 0, 0, NULL, NULL },
@@ -231,6 +233,10 @@ static int check_data(const train_options *o, const bool *seen)
 static int check_work(const train_options *o, const bool *seen)
 {
     const ki_command *command = &ki_command_train;
+    if (train_device_check(command, o->device) != KI_EXIT_OK)
+        return KI_EXIT_USAGE;
+    if (o->allows_tf32 && o->dtype != KITH_F32)
+        return ki_usage_error(command, "--tf32 goes with --dtype f32");
     if (o->is_auto && (seen[TP] || seen[PP] || seen[DP] || seen[EP]))
         return ki_usage_error(command, "--auto chooses tp, pp, dp and ep; leave out either it or these");
     if (o->weights != NULL && o->resume != NULL)

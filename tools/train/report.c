@@ -55,6 +55,10 @@ static void print_times(const train_job *job, const train_totals *totals, const 
         time_row(rows[i].name, totals->time_s[rows[i].time] / n, step_s, is_bubble ? plan->bubble_s : -1, NULL);
     }
     time_row("step", step_s, step_s, plan->makespan_s, "the pipeline alone, with the stages' measured times");
+    if (job->device != NULL && job->options.trace == NULL && job->options.timeline == NULL)
+        printf(
+            "  parts are times of the host, which runs ahead of the device and waits for it at losses and the norm;\n"
+            "  with --trace it waits for every stage\n");
     if (job->layout.pp == 1)
         return;
     double idle_s = (totals->time_s[TRAIN_BUBBLE] + totals->time_s[TRAIN_PP]) / n;
@@ -130,15 +134,33 @@ static void memory_row(const char *name, double measured, double predicted)
            ki_text_bytes(b, sizeof b, predicted));
 }
 
+/* All that is in use on the device, by whomever. */
+static void device_row(kith_device *device)
+{
+    char in_use[32], all[32];
+    kith_device_info info = KITH_DEVICE_INFO_INIT;
+    if (device == NULL || kith_device_describe(device, &info) != KITH_OK)
+        return;
+    printf("  %-26s %12s %8s of %s\n", "in use on the device",
+           ki_text_bytes(in_use, sizeof in_use, (double)(info.memory_nbytes - info.free_nbytes)), "",
+           ki_text_bytes(all, sizeof all, (double)info.memory_nbytes));
+}
+
 static void print_memory(const train_engine *engine, const train_memory *predicted)
 {
     train_memory measured;
+    char name[192], title[224] = "memory of rank 0";
     train_memory_measure(engine, &measured);
-    printf("  %-26s %12s %8s %12s\n", "memory of rank 0", "measured", "", "predicted");
+    if (engine->job->device != NULL) {
+        train_device_name(engine->job->device, name, sizeof name);
+        snprintf(title, sizeof title, "memory of %s", name);
+    }
+    printf("  %-26s %12s %8s %12s\n", title, "measured", "", "predicted");
     memory_row("weights", measured.parameters, predicted->parameters);
     memory_row("gradients", measured.grads, predicted->grads);
     memory_row("optimizer", measured.optimizer, predicted->optimizer);
     memory_row("activations, most at once", measured.activations, predicted->activations);
+    device_row(engine->job->device);
 }
 
 /* A step whose gradient is not finite changes nothing. With dynamic loss scaling a few of them are how the scale is

@@ -94,6 +94,14 @@ static int64_t choose_micro_batch(int64_t samples, int64_t stages)
     return 1;
 }
 
+/* May a microbatch have as many samples as before the run was resumed? */
+static bool can_go_on(const train_options *o, int64_t samples, int64_t stages)
+{
+    if (o->kept_micro_batch < 1 || samples % o->kept_micro_batch != 0)
+        return false;
+    return stages == o->kept_stages || samples / o->kept_micro_batch % stages == 0;
+}
+
 /* "--batch 4 x --microbatches 3 x dp 2": what is said of the parts of a global batch. */
 static const char *said(const train_options *o, int64_t replicas, char *text, size_t nbytes)
 {
@@ -129,8 +137,10 @@ static char *settle_batch(train_options *o, int64_t replicas, int64_t stages)
         return sentence("--global-batch %lld cannot be dealt to %s: valid are multiples of %lld",
                         (long long)o->global_batch, said(o, replicas, parts, sizeof parts), (long long)unit);
     int64_t samples = o->global_batch / replicas;
-    if (o->micro_batch == 0)
-        o->micro_batch = o->microbatches > 0 ? samples / o->microbatches : choose_micro_batch(samples, stages);
+    if (o->micro_batch == 0 && o->microbatches > 0)
+        o->micro_batch = samples / o->microbatches;
+    else if (o->micro_batch == 0)
+        o->micro_batch = can_go_on(o, samples, stages) ? o->kept_micro_batch : choose_micro_batch(samples, stages);
     o->microbatches = samples / o->micro_batch;
     return NULL;
 }

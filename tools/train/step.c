@@ -13,7 +13,6 @@
 #include "engine.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* A rank that failed sends nothing more to those that share its layers: they are told, or they would wait. */
 static kith_status or_abort(const train_engine *engine, kith_status status)
@@ -108,11 +107,21 @@ static size_t nbytes_of(const kith_tensor *tensor)
 }
 
 /* Into the buffer that travels; the tensor is given back. */
-static void hand_over(kith_tensor *tensor, kith_pipeline_buffer *buffer)
+static kith_status hand_over(const train_engine *engine, kith_tensor *tensor, kith_pipeline_buffer *buffer)
 {
     buffer->nbytes = nbytes_of(tensor);
-    memcpy(buffer->data, tensor->data, buffer->nbytes);
+    kith_tensor there = kith_tensor_view(buffer->data, tensor->dtype, tensor->dim_count, tensor->shape);
+    kith_status status = kith_tensor_copy(engine->model->layers, tensor, &there);
     kith_tensor_release(tensor);
+    return status;
+}
+
+/* Stages only put work into the device's stream; who wants to know how long it takes waits for it. */
+static kith_status wait_for_device(const train_engine *engine, kith_status status)
+{
+    if (status != KITH_OK || !engine->waits_for_device)
+        return status;
+    return kith_layers_synchronize(engine->model->layers);
 }
 
 /* ---- stages ---- */
@@ -137,8 +146,8 @@ static kith_status forward(void *user, const kith_stage_call *call)
     if (call->is_last)
         engine->losses[call->microbatch] = loss.sum;
     else
-        hand_over(&y, call->output);
-    return KITH_OK;
+        status = hand_over(engine, &y, call->output);
+    return or_abort(engine, wait_for_device(engine, status));
 }
 
 static kith_status backward_inputs(const train_engine *engine, const kith_stage_call *call)
@@ -156,16 +165,16 @@ static kith_status backward_inputs(const train_engine *engine, const kith_stage_
                                            scale / tokens, scale / (double)layout->microbatches,
                                            call->is_first ? NULL : &dx);
     if (status == KITH_OK && !call->is_first)
-        hand_over(&dx, call->input_grad);
+        status = hand_over(engine, &dx, call->input_grad);
     return status;
 }
 
 static kith_status backward(void *user, const kith_stage_call *call)
 {
     const train_engine *engine = user;
-    if (call->type == KITH_ACTION_W)
-        return or_abort(engine, kith_tape_weight_grads(slot_of(engine, call)->tape));
-    return or_abort(engine, backward_inputs(engine, call));
+    kith_status status = call->type == KITH_ACTION_W ? kith_tape_weight_grads(slot_of(engine, call)->tape)
+                                                     : backward_inputs(engine, call);
+    return or_abort(engine, wait_for_device(engine, status));
 }
 
 /* ---- around them ---- */
@@ -233,6 +242,8 @@ static kith_status make_pipelines(train_engine *engine)
     options.message_nbytes = nbytes_of(&message);
     options.is_poisoned = job->options.is_debug;
     options.keeps_times = 1;
+    options.device = job->device;
+    options.stream = kith_layers_stream(engine->model->layers);
     kith_status status = kith_pipeline_create(job->schedule, job->pp, &callbacks, &options, &engine->pipeline);
     options.keeps_times = 0;
     return status != KITH_OK
@@ -275,6 +286,7 @@ bool train_engine_make(train_job *job, train_model *model, train_data *data, tra
 {
     *engine = (train_engine){ .job = job, .model = model, .data = data };
     engine->scale = (kith_loss_scale)KITH_LOSS_SCALE_INIT;
+    engine->waits_for_device = job->device != NULL && (job->options.trace != NULL || job->options.timeline != NULL);
     if (job->options.loss_scale == TRAIN_UNSCALED)
         engine->scale.scale = 1;
     else if (job->options.loss_scale > 0)

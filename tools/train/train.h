@@ -3,6 +3,7 @@
  *     options.c       flags, checks, help text; what a job is
  *     launch.c        -n: the command starts itself on n ranks (tools/run.h)
  *     agree.c         whether all ranks go on
+ *     device.c        --device
  *     text.c, data.c  sources of tokens; which of them a step takes
  *     engine.h        one rank: config.c, layout.c, job.c, model.c, step.c, numbers.c, costs.c, memory.c, saving.c,
  *                     replicas.c, train.c, log.c, json.c, trace.c, timeline.c, describe.c, report.c
@@ -47,6 +48,8 @@ typedef enum train_kept {
     TRAIN_KEPT_DROPOUT,
     TRAIN_KEPT_SCALING,
     TRAIN_KEPT_VALIDATION,
+    TRAIN_KEPT_MICRO_BATCH,
+    TRAIN_KEPT_STAGES,
     TRAIN_KEPT_OPTIONS,
     TRAIN_KEPT_SEED = TRAIN_KEPT_OPTIONS, /* the lower half of its bits */
     TRAIN_KEPT_SEED_HIGH,
@@ -68,7 +71,8 @@ typedef struct train_options {
     int64_t micro_batch;  /* samples of a microbatch; 0: not said, until settled */
     int64_t microbatches; /* per pipeline and step; 0: not said, until settled */
     int64_t global_batch; /* samples of a step; 0: not said, until settled: then micro_batch * microbatches * dp * ep */
-    int64_t sequence;     /* tokens of a sample; 0: not said: the model's, at most TRAIN_SEQUENCE_DEFAULT */
+    int64_t kept_micro_batch, kept_stages; /* of the checkpoint that is resumed; 0: not known */
+    int64_t sequence; /* tokens of a sample; 0: not said: the model's, at most TRAIN_SEQUENCE_DEFAULT */
     kith_recompute recompute;
     const char *backends; /* "tp=shm,pp=ucx": of kith_mesh_options; NULL: the default. A backend for all groups is in
                               the environment (KITH_BACKEND) by then */
@@ -82,6 +86,8 @@ typedef struct train_options {
     kith_rate rate;
     double loss_scale; /* 0: dynamic; TRAIN_UNSCALED: none, which becomes dynamic for f16 */
     kith_dtype dtype;
+    const char *device; /* "cuda", "cuda:1"; NULL: KITH_DEVICE, or the processors */
+    bool allows_tf32;
     double dropout;                          /* -1: the model's */
     const char *json_log, *trace, *timeline; /* files; NULL: none */
     const char *save, *resume;
@@ -122,6 +128,16 @@ bool train_agree_over(kith_ctx *ctx, const char *command, bool is_fine, const ch
 
 /* kith_checkpoint_newest(); what it passes over is told on stderr. Collective over the world. */
 kith_status train_find_newest(kith_ctx *ctx, const char *command, const char *folder, char **path, int64_t *step);
+/* ---- device.c ---- */
+
+/* KI_EXIT_OK, or that of wrong usage after a sentence. device NULL: none was given. */
+int train_device_check(const ki_command *command, const char *device);
+/* What kith_init() is told of it. */
+const char *train_device_wanted(const char *device);
+/* "cuda:0, NVIDIA H200"; "processors" for NULL. */
+void train_device_name(kith_device *device, char *name, size_t nbytes);
+/* Prints a line of --describe, which opens none for good. */
+void train_device_describe(const char *wanted);
 
 /* ---- train.c ---- */
 

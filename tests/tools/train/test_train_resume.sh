@@ -39,6 +39,18 @@ check "going on with two ranks" status_is 0
 losses "$work/log" >"$work/got"
 check "they have the losses of one" agree "$work/wanted" "$work/got" 1e-10
 
+# ---- how a step was cut up is as it was, too ----
+cut=(--model tiny-moe --seq 24 --batch 6 --microbatches 1 --lr 0.01)
+train_on 1 --text "$data" "${cut[@]}" --steps 6
+wanted_hash=$(hash_of "$work/log")
+train_on 1 --text "$data" "${cut[@]}" --steps 6 --save "$work/cut" --save-every 3 --keep 2
+rm -r "$work/cut/step-00000006"
+cp -r "$work/cut" "$work/cut-too"
+train_on 1 --text "$data" --resume "$work/cut"
+check "microbatches of six samples go on" same "$(hash_of "$work/log")" "$wanted_hash"
+train_on 2 --pp 2 --text "$data" --resume "$work/cut-too"
+check "on two stages as well, with more of them" status_is 0
+
 # ---- what was changed on purpose is told ----
 train_on 1 --text "$data" --resume "$work/first" --lr 0.002 --clip 0 --global-batch 4 --dtype f32 --steps 12 \
     --save "$work/changed"
@@ -75,7 +87,7 @@ fails 2 "rank 1: text is another file here than the one that rank 0 reads (6000 
 
 # ---- a checkpoint of before these were kept ----
 cp -r "$work/first" "$work/old"
-sed -i -E '/^"(sequence|optimizer|beta1|beta2|epsilon|momentum|weight_decay|clip|rate|warmup|decay|min_rate|steps|global_batch|dtype|dropout|loss_scaling|validation_batches|data_[a-z]*)": \{"value"/d
+sed -i -E '/^"(sequence|optimizer|beta1|beta2|epsilon|momentum|weight_decay|clip|rate|warmup|decay|min_rate|steps|global_batch|dtype|dropout|loss_scaling|validation_batches|micro_batch|stages|data_[a-z]*)": \{"value"/d
     s/^("seed_high".*\}),$/\1},/' \
     "$work/old/step-00000005/kith.json"
 tail -n +2 "$work/old/step-00000005/kith.json" >"$work/body"
