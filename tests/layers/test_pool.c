@@ -95,10 +95,10 @@ static void sleepers_wake(void **state)
     ki_pool *pool;
     assert_int_equal(ki_pool_create(3, NULL, &pool), KITH_OK);
     for (int i = 0; i < 10; i++) {
-        usleep(5000);
+        usleep(5000); /* longer than workers stay awake */
         assert_int_equal(mistakes_of(pool, 3, MOST_PARTS), 0);
     }
-    usleep(5000);
+    usleep(5000); /* and so that the end finds them asleep */
     ki_pool_destroy(pool);
 }
 

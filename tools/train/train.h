@@ -95,7 +95,7 @@ typedef struct train_options {
     int64_t validate_every;     /* steps; 0: at the end only */
     int64_t validation_batches; /* of global_batch samples each; 0: no validation */
     int keep;                   /* checkpoints; 0: all */
-    int threads;                /* of the BLAS on each rank; 0: a share of the cores */
+    int threads;                /* that a rank computes with; 0: a share of the cores */
     double timeout_s;           /* longest wait for another rank; 0: KITH_TIMEOUT_MS, as everywhere */
     bool is_debug;
     uint32_t said;       /* bit TRAIN_KEPT_...: was on the command line */

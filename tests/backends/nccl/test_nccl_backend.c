@@ -61,7 +61,7 @@ static kith_status wait_coll(stub_group *group, started *op)
         if (status != KITH_OK || is_done)
             return status;
         group->owner->backend->progress(group->owner->be);
-        usleep(20);
+        usleep(20); /* others have the work */
     }
     return KITH_ERR_TIMEOUT;
 }
@@ -354,7 +354,7 @@ static void test_registration(void **state)
 static void *abort_later(void *arg)
 {
     stub_group *group = (stub_group *)arg;
-    usleep(200000);
+    usleep(200000); /* the others stand in the operation by then; an earlier abort must end it as well */
     group->owner->backend->group_abort(group->group);
     return NULL;
 }

@@ -110,7 +110,7 @@ static void test_late(void **state)
 
 static void *abort_soon(void *arg)
 {
-    usleep(200000);
+    usleep(200000); /* the others stand in the operation by then; an earlier abort must end it as well */
     kith_group_abort((kith_group *)arg);
     return NULL;
 }
@@ -241,7 +241,7 @@ static void refused(rank_info *info)
     atomic_store(&info->board->counters[info->rank], (int)-status);
     atomic_fetch_add(&info->board->counters[32], 1);
     while (atomic_load(&info->board->counters[32]) < info->size)
-        usleep(1000);
+        usleep(1000);                    /* until all have told; the test's deadline ends it */
     for (int r = 0; r < info->size; r++) /* the same on all */
         REQUIRE(atomic_load(&info->board->counters[r]) == (int)-status);
 }

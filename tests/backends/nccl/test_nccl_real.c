@@ -76,7 +76,7 @@ static void test_info(void **state)
     bool is_there = false;
     const char *kith = getenv("KITH_BIN");
     (void)state;
-    if (kith == NULL)
+    if (kith == NULL) /* run by hand, without ctest's environment */
         skip();
     snprintf(command, sizeof command, "COLUMNS=200 %s info", kith);
     FILE *out = popen(command, "r");
