@@ -113,6 +113,59 @@ static ki_xml *copy_element(const xmlNode *node, kith_status *status)
     return element;
 }
 
+/* The end of the declaration <?xml ... ?>, or NULL when the text does not start with a whole one. */
+static const char *declaration_end(const char *text, const char *end)
+{
+    if (end - text < 5 || strncmp(text, "<?xml", 5) != 0)
+        return NULL;
+    for (const char *at = text + 5; at + 1 < end; at++) {
+        if (at[0] == '?' && at[1] == '>')
+            return at;
+    }
+    return NULL;
+}
+
+/* Where a declared encoding's name starts, NULL when none is declared. *length is 0 when what follows "encoding" is no
+ * name in quotes. */
+static const char *declared_encoding(const char *text, const char *end, size_t *length)
+{
+    static const char word[] = "encoding";
+    const size_t word_length = sizeof word - 1;
+    const char *at = text;
+    while (at + word_length <= end && strncmp(at, word, word_length) != 0)
+        at++;
+    if (at + word_length > end)
+        return NULL;
+    *length = 0;
+    for (at += word_length; at < end && strchr(" \t\r\n=", *at) != NULL; at++)
+        ;
+    if (at == end || (*at != '"' && *at != '\''))
+        return at;
+    const char *quote = memchr(at + 1, *at, (size_t)(end - at - 1));
+    if (quote != NULL)
+        *length = (size_t)(quote - at - 1);
+    return at + 1;
+}
+
+/* Only UTF-8 is read, which ASCII is too: every program whose files are read here writes it. For other encodings
+ * libxml2, and hwloc's reader on top of it, load the C library's converters on the word of a file that may be hostile;
+ * with a fuzzer's file one of these was called after it had been unloaded. */
+static kith_status check_encoding(const char *name, const char *text, size_t nbytes)
+{
+    if (nbytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
+        text += 3, nbytes -= 3;
+    if (nbytes < 2 || (signed char)text[0] <= 0 || text[1] == '\0')
+        return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s:1: XML: the text is not UTF-8, the only encoding read", name);
+    const char *end = declaration_end(text, text + nbytes);
+    size_t length = 0;
+    for (const char *at = text; end != NULL && (at = declared_encoding(at, end, &length)) != NULL; at += length) {
+        if (length != 5 || strncasecmp(at, "utf-8", 5) != 0)
+            return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s:1: XML: encoding %.*s: only UTF-8 is read", name,
+                                 (int)(length < 40 ? length : 40), at);
+    }
+    return KITH_OK;
+}
+
 kith_status ki_xml_parse(const char *name, const char *text, size_t nbytes, ki_xml **root)
 {
     pthread_once(&xml_once, open_xml);
@@ -120,8 +173,11 @@ kith_status ki_xml_parse(const char *name, const char *text, size_t nbytes, ki_x
         return ki_fail_quiet(KITH_ERR_UNSUPPORTED, "%s: reading XML needs libxml2.so.2 (Debian package libxml2)", name);
     if (nbytes > INT_MAX)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s: too long for XML", name);
-    xmlDoc *doc =
-        xml.p_xmlReadMemory(text, (int)nbytes, name, NULL, XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
+    kith_status encoding = check_encoding(name, text, nbytes);
+    if (encoding != KITH_OK)
+        return encoding;
+    const int options = XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_IGNORE_ENC;
+    xmlDoc *doc = xml.p_xmlReadMemory(text, (int)nbytes, name, "UTF-8", options);
     if (doc == NULL) {
         const xmlError *error = xml.p_xmlGetLastError();
         const char *why = error != NULL && error->message != NULL ? error->message : "not well-formed";
