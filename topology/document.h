@@ -22,7 +22,7 @@ typedef struct ki_xml {
     struct ki_xml *first, *next; /* children that are elements */
 } ki_xml;
 
-/* No entities, no network, no DTD. KITH_ERR_UNSUPPORTED when libxml2 cannot be opened (names the package),
+/* UTF-8 only, no entities, no network, no DTD. KITH_ERR_UNSUPPORTED when libxml2 cannot be opened (names the package),
  * KITH_ERR_INVALID_ARG "name:line: ..." for text that is not well-formed, KITH_ERR_NO_MEMORY. */
 kith_status ki_xml_parse(const char *name, const char *text, size_t nbytes, ki_xml **root);
 void ki_xml_free(ki_xml *root);

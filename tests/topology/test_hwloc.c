@@ -289,6 +289,28 @@ static void test_refusals(void **state)
                    "NVLinkBandwidth");
 }
 
+/* A file must not choose which of the C library's converters are loaded. */
+static void test_encodings(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {
+        "encoding=\"UTF-7\"",
+        "encoding=\"ISO-8859-1\"",
+        "encoding = 'UTF-16'",
+        "encoding=\"\"",
+        "encoding=UTF-8",
+        "encoding=\"UTF-8",
+        "encoding=\"UTF-8\" encoding=\"UTF-7\"",
+        "encoding=\"UTF-32\"",
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        expect_refusal(replaced("hwloc-switch.xml", "encoding=\"UTF-8\"", refused[i]), KITH_ERR_INVALID_ARG,
+                       "only UTF-8 is read");
+    kith_topology_destroy(parse_text(replaced("hwloc-switch.xml", "encoding=\"UTF-8\"", "encoding = 'utf-8' ")));
+    kith_topology_destroy(parse_text(replaced("hwloc-switch.xml", " encoding=\"UTF-8\"", "")));
+    kith_topology_destroy(parse_text(replaced("hwloc-switch.xml", "<?xml", "\xEF\xBB\xBF<?xml")));
+}
+
 /* GPUs that the driver does not show beside others that it does. */
 static void test_hidden(void **state)
 {
@@ -312,11 +334,11 @@ static void test_virtual(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mesh),    cmocka_unit_test(test_two_formats), cmocka_unit_test(test_nics),
-        cmocka_unit_test(test_switch),  cmocka_unit_test(test_link_rules),  cmocka_unit_test(test_asymmetric),
-        cmocka_unit_test(test_memory),  cmocka_unit_test(test_xgmi),        cmocka_unit_test(test_old_version),
-        cmocka_unit_test(test_no_io),   cmocka_unit_test(test_refusals),    cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_virtual),
+        cmocka_unit_test(test_mesh),   cmocka_unit_test(test_two_formats), cmocka_unit_test(test_nics),
+        cmocka_unit_test(test_switch), cmocka_unit_test(test_link_rules),  cmocka_unit_test(test_asymmetric),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_xgmi),        cmocka_unit_test(test_old_version),
+        cmocka_unit_test(test_no_io),  cmocka_unit_test(test_refusals),    cmocka_unit_test(test_encodings),
+        cmocka_unit_test(test_hidden), cmocka_unit_test(test_virtual),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
