@@ -185,7 +185,7 @@ static kith_status start_gather(kith_request *request, const void *send, void *r
     check->args = request->args;
     check->args.coll = &check->gather;
     check->args.reducer = NULL;
-    ki_transport transport = { group->backend, group->bg, tag | request->coll.sequence };
+    ki_transport transport = { .backend = group->backend, .group = group->bg, .tag = tag | request->coll.sequence };
     return ki_executor_start(&check->executor, list[0], &check->args, &transport);
 }
 

@@ -341,6 +341,7 @@ void kith_abandon(kith_ctx *ctx)
 {
     if (!ki_ctx_is_valid(ctx))
         return;
+    ki_ctx_device_abort(ctx, -1);
     for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
         if (g->handle.magic != KI_GROUP_MAGIC)
             continue;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "check.h"
+#include "device/arithmetic.h"
 #include "device/staged.h"
 #include "hier.h"
 #include "op.h"
@@ -29,9 +30,10 @@ int ki_op_column(const ki_op *op)
     return op->is_commutative ? KITH_OP_BUILTIN_COUNT : KITH_OP_BUILTIN_COUNT + 1;
 }
 
-static bool is_native(const kith_group *group, const kith_be_coll *coll, const ki_op *op)
+bool ki_dispatch_is_native(const kith_group *group, const kith_be_coll *coll, const ki_op *op, bool is_device)
 {
-    const ki_native *native = &group->native[coll->kind][ki_op_column(op)];
+    const ki_native(*table)[KI_QUERY_OPS] = is_device ? group->device->native : group->native;
+    const ki_native *native = &table[coll->kind][ki_op_column(op)];
     uint32_t dtypes = group->is_exact ? native->exact_dtypes : native->dtypes;
     return (dtypes >> coll->dtype & 1) != 0;
 }
@@ -62,9 +64,9 @@ kith_status ki_dispatch_path(const kith_group *group, const kith_be_coll *coll, 
     *algo = NULL;
     if (group->size == 1 || ki_coll_is_empty(coll))
         *path = KI_PATH_LOCAL;
-    else if (!is_forced && ki_hier_can(group, coll, op))
+    else if (!is_forced && !coll->is_device && ki_hier_can(group, coll, op))
         *path = KI_PATH_HIER;
-    else if (!is_forced && is_native(group, coll, op))
+    else if (!is_forced && ki_dispatch_is_native(group, coll, op, coll->is_device))
         *path = KI_PATH_NATIVE;
     else {
         *path = KI_PATH_ALGO;
@@ -160,7 +162,13 @@ kith_status ki_dispatch_check(kith_request *request, bool *is_done)
 
 static kith_status start_algo(kith_request *request)
 {
-    ki_transport transport = { request->group->backend, request->group->bg, TAG_COLL | request->coll.sequence };
+    ki_transport transport = { .backend = request->group->backend,
+                               .group = request->group->bg,
+                               .tag = TAG_COLL | request->coll.sequence };
+    if (request->coll.is_device) {
+        transport.site = request->coll.reducer != NULL ? &ki_device_reduces : &ki_device_moves;
+        transport.site_arg = request;
+    }
     return ki_executor_start(&request->executor, request->algo, &request->args, &transport);
 }
 
@@ -310,7 +318,7 @@ static kith_status wait_native(kith_group *group, const kith_be_coll *coll, kith
         }
         if (is_done)
             return KITH_OK;
-        if (ctx->active_requests > 0 || !group->backend->is_test_enough)
+        if (ctx->active_requests > 0 || !group->backend->is_test_enough || ctx->instance_count > 1)
             ki_ctx_step(ctx);
         if (ki_group_refuse(group, kith_coll_name(coll->kind)) != KITH_OK) {
             group->backend->coll_cancel(group->bg, slot);
@@ -321,6 +329,17 @@ static kith_status wait_native(kith_group *group, const kith_be_coll *coll, kith
     }
 }
 
+/* Inside coll_run nothing else goes on. Other backends of the context may have to: what MPI has taken from a finished
+ * operation leaves only while MPI is called, and a peer that waits for it never comes here. A backend that needs more
+ * than its tests is left alone: ranks that have different backends would call what does not match
+ * (mpi_native=blocking). */
+static bool may_run(const kith_group *group)
+{
+    const kith_ctx *ctx = group->ctx;
+    return group->backend->coll_run != NULL && group->timeout_ms == 0 && ctx->active_requests == 0 &&
+           (ctx->instance_count == 1 || !group->backend->is_test_enough);
+}
+
 kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_op op)
 {
     kith_ctx *ctx = group->ctx;
@@ -329,7 +348,7 @@ kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_o
     uint32_t record = ki_trace_begin(group, (int)coll->kind, coll->count, coll->dtype, coll->reducer != NULL ? op : -1,
                                      coll->root, coll->sequence);
     kith_status status = KITH_OK;
-    if (backend->coll_run != NULL && group->timeout_ms == 0 && ctx->active_requests == 0) {
+    if (may_run(group)) {
         status = backend->coll_run(group->bg, coll);
         if (status != KITH_ERR_UNSUPPORTED) {
             if (status != KITH_OK)

@@ -19,6 +19,9 @@
 /* How op appears in a group's native table. */
 int ki_op_column(const ki_op *op);
 
+/* Does the backend have it as a collective of its own, on host memory or on device memory? */
+bool ki_dispatch_is_native(const kith_group *group, const kith_be_coll *coll, const ki_op *op, bool is_device);
+
 /* Nothing to move, on any rank. */
 bool ki_coll_is_empty(const kith_be_coll *coll);
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "device/group.h"
+#include "device/hosts.h"
 #include "exchange.h"
 #include "progress.h"
 #include <stdio.h>
@@ -52,7 +53,21 @@ kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int
         if (world_ranks[i] == ctx->rank)
             spec.rank = i;
     spec.id = ki_hash(ki_hash(parent->id, &salt, sizeof salt), world_ranks, (size_t)count * sizeof *world_ranks);
-    return mine == KITH_OK ? ki_group_build(ctx, &spec, group) : ki_group_give_up(ctx, &spec, mine);
+    kith_status status = ki_device_split(parent, &spec);
+    if (mine == KITH_OK)
+        mine = status;
+    if (mine == KITH_OK)
+        return ki_group_build(ctx, &spec, group);
+    ki_device_split_discard(&spec);
+    return ki_group_give_up(ctx, &spec, mine);
+}
+
+kith_status ki_group_stay_out(kith_group *parent)
+{
+    ki_group_spec none = { .backend = parent->wanted, .rank = -1 };
+    kith_status status = ki_device_split(parent, &none);
+    ki_device_split_discard(&none);
+    return status;
 }
 
 /* Options as others must have them too. */
@@ -171,8 +186,8 @@ kith_status kith_group_create(kith_group *parent, const int *ranks, size_t count
             world[i] = parent->world_ranks[ranks[i]];
             is_member |= ranks[i] == parent->rank;
         }
-        if (is_member)
-            status = ki_group_build_child(parent, world, (int)count, options, name, number, KITH_OK, &made);
+        status = is_member ? ki_group_build_child(parent, world, (int)count, options, name, number, KITH_OK, &made)
+                           : ki_group_stay_out(parent);
         status = finish(parent, "kith_group_create", status, made, group);
     }
     free(all);
@@ -231,6 +246,8 @@ kith_status kith_group_split(kith_group *parent, int color, int key, const kith_
         if (color != KITH_NO_COLOR) {
             int count = select_color(parent, all, color, sorted, world);
             status = ki_group_build_child(parent, world, count, options, name, number, KITH_OK, &made);
+        } else {
+            status = ki_group_stay_out(parent);
         }
         status = finish(parent, "kith_group_split", status, made, group);
     }
@@ -283,6 +300,8 @@ kith_status kith_group_abort(kith_group *group)
         kith_group_abort(group->node);
     if (group->leaders != NULL)
         kith_group_abort(group->leaders);
+    if (group->device != NULL)
+        ki_device_hosts_abort(group);
     return KITH_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "device/group.h"
+#include "device/hosts.h"
 #include "exchange.h"
 #include "group.h"
 #include "instance.h"
@@ -92,7 +93,7 @@ static void unlink_group(kith_group *group)
         group->next->previous = group->previous;
 }
 
-kith_status ki_group_ask(const kith_backend *backend, void *bg, ki_native (*table)[KI_QUERY_OPS])
+kith_status ki_group_ask(const kith_backend *backend, void *bg, bool is_device, ki_native (*table)[KI_QUERY_OPS])
 {
     for (int kind = 0; kind < KITH_COLL_COUNT; kind++) {
         for (int column = 0; column < KI_QUERY_OPS; column++) {
@@ -102,7 +103,8 @@ kith_status ki_group_ask(const kith_backend *backend, void *bg, ki_native (*tabl
                                         .dtype = (kith_dtype)dtype,
                                         .op = column < KITH_OP_BUILTIN_COUNT ? column : -1,
                                         .is_reducer_commutative = column != KITH_OP_BUILTIN_COUNT + 1,
-                                        .is_premul_sum = column == KITH_OP_BUILTIN_COUNT + 2 };
+                                        .is_premul_sum = column == KITH_OP_BUILTIN_COUNT + 2,
+                                        .is_device = is_device };
                 kith_be_answer answer = { 0, 0, NULL };
                 kith_status status = backend->query(bg, &query, &answer);
                 if (status != KITH_OK)
@@ -158,7 +160,7 @@ static kith_status open_backend(kith_group *group, const char *name)
         .is_one_node = group->node_count == 1,
     };
     status = group->backend->group_create(group->instance->be, &info, &group->bg);
-    return status == KITH_OK ? ki_group_ask(group->backend, group->bg, group->native) : status;
+    return status == KITH_OK ? ki_group_ask(group->backend, group->bg, false, group->native) : status;
 }
 
 /* Closing round: everyone's status, then the facts. */
@@ -191,10 +193,26 @@ static bool wants_hier(const kith_group *group)
     return strcmp(mode, "on") == 0 || group->node_count < group->size;
 }
 
+kith_status ki_group_build_part(kith_group *group, const char *suffix, const char *backend, const int *world_ranks,
+                                int count, int rank, kith_group **part)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%.40s.%s", group->name, suffix);
+    uint64_t id = ki_hash(ki_hash(group->id, suffix, strlen(suffix)), &world_ranks[0], sizeof world_ranks[0]);
+    ki_group_spec spec = { .name = name,
+                           .backend = backend,
+                           .id = id,
+                           .world_ranks = world_ranks,
+                           .size = count,
+                           .rank = rank,
+                           .timeout_ms = group->timeout_ms,
+                           .is_internal = true };
+    return ki_group_build(group->ctx, &spec, part);
+}
+
 static kith_status build_part(kith_group *group, const char *suffix, const char *backend, bool is_leaders,
                               kith_group **part)
 {
-    char name[80];
     int count = 0, mine = -1, *ranks = group->node_of + group->size; /* nothing that could fail on one rank alone */
     for (int i = 0; i < group->size; i++) {
         bool is_first = true;
@@ -206,17 +224,7 @@ static kith_status build_part(kith_group *group, const char *suffix, const char 
             mine = count;
         ranks[count++] = group->world_ranks[i];
     }
-    snprintf(name, sizeof name, "%.40s.%s", group->name, suffix);
-    uint64_t id = ki_hash(ki_hash(group->id, suffix, strlen(suffix)), &ranks[0], sizeof ranks[0]);
-    ki_group_spec spec = { .name = name,
-                           .backend = backend,
-                           .id = id,
-                           .world_ranks = ranks,
-                           .size = count,
-                           .rank = mine,
-                           .timeout_ms = group->timeout_ms,
-                           .is_internal = true };
-    return mine < 0 ? KITH_OK : ki_group_build(group->ctx, &spec, part);
+    return mine < 0 ? KITH_OK : ki_group_build_part(group, suffix, backend, ranks, count, mine, part);
 }
 
 /* All members end up with the plan, or none. */
@@ -248,7 +256,7 @@ static bool is_any_forced(const kith_group *group)
     return false;
 }
 
-kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group **group)
+static kith_status build(kith_ctx *ctx, ki_group_spec *spec, kith_group **group)
 {
     kith_group *made = ki_group_alloc();
     if (made == NULL)
@@ -275,20 +283,31 @@ kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group 
         status = open_backend(made, ki_group_choose_backend(ctx, host, spec->world_ranks, spec->size));
     status = made->world_ranks != NULL ? close_creation(made, status) : ki_group_give_up(ctx, spec, status);
     if (status == KITH_OK)
-        status = ki_group_device_open(made, is_device_only ? spec->backend : NULL);
+        status = ki_group_device_open(made, is_device_only ? spec->backend : NULL, spec);
     made->is_ready = true;
     made->is_fast = status == KITH_OK && !made->is_check && !is_any_forced(made);
     if (status == KITH_OK && wants_hier(made))
         status = build_hier(made);
+    if (status == KITH_OK)
+        status = ki_device_hosts_open(made);
     if (status != KITH_OK) {
         ki_group_dispose(made);
         return status;
     }
+    ki_group_device_tell(made);
     made->handle.magic = KI_GROUP_MAGIC;
     ki_log(KITH_LOG_DEBUG, "group '%s': %d ranks on %d hosts over %s%s", made->name, made->size, made->node_count,
            made->backend->name, made->node != NULL ? ", hierarchical" : "");
     *group = made;
     return KITH_OK;
+}
+
+kith_status ki_group_build(kith_ctx *ctx, const ki_group_spec *spec, kith_group **group)
+{
+    ki_group_spec own = *spec;
+    kith_status status = build(ctx, &own, group);
+    ki_device_split_discard(&own);
+    return status;
 }
 
 void ki_group_dispose(kith_group *group)

@@ -21,7 +21,7 @@
 #define MAX_MODULES 32
 
 typedef struct module_info {
-    char name[64], path[512], reason[512];
+    char name[64], path[512], reason[2048];
     const kith_backend *backend;
     kith_status status;
 } module_info;
@@ -220,10 +220,9 @@ static void add_rules(const ki_select *select, ki_text *text)
     ki_select_rule rule;
     ki_text_add(text, "\"table\":[");
     for (size_t i = 0; ki_select_rule_at(select, i, &rule); i++) {
-        ki_text_add(
-            text, "%s{\"collective\":\"%s\",\"max_ranks\":%d,\"max_nbytes\":%zu,\"hosts\":\"%s\",\"algorithm\":\"%s\"}",
-            i > 0 ? "," : "", kith_coll_name(rule.kind), rule.max_ranks, rule.max_nbytes,
-            ki_select_hosts_name(rule.hosts), rule.algo->name);
+        ki_text_add(text, "%s{\"collective\":\"%s\",\"min_ranks\":%d,\"max_ranks\":%d,\"max_nbytes\":%zu,",
+                    i > 0 ? "," : "", kith_coll_name(rule.kind), rule.min_ranks, rule.max_ranks, rule.max_nbytes);
+        ki_text_add(text, "\"hosts\":\"%s\",\"algorithm\":\"%s\"}", ki_select_hosts_name(rule.hosts), rule.algo->name);
     }
     ki_text_add(text, "]");
 }

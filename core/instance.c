@@ -9,6 +9,7 @@
 #include "base/ifname.h"
 #include "base/log.h"
 #include "device/group.h"
+#include "device/stage.h"
 #include "exchange.h"
 #include "progress.h"
 #include <stdio.h>
@@ -107,6 +108,11 @@ static kith_status host_get(void *group_cookie, const char *name, void *note, si
     return status;
 }
 
+static kith_status host_device_copy(void *cookie, void *to, const void *from, size_t nbytes)
+{
+    return ki_stage_copy_now(((ki_instance *)cookie)->ctx, to, from, nbytes);
+}
+
 static void host_peer_failed(void *group_cookie, int peer, const char *why)
 {
     kith_group *group = (kith_group *)group_cookie;
@@ -145,6 +151,7 @@ static void fill_host(ki_instance *instance)
         .device = ctx->device != NULL ? ctx->device->ordinal : -1,
         .put = host_put,
         .get = host_get,
+        .device_copy = host_device_copy,
     };
 }
 

@@ -98,8 +98,10 @@ static void add_group(kith_mesh *mesh, const char *name, unsigned mask, const in
     }
     ki_mesh_group *slot = &mesh->groups[mesh->group_count++];
     slot->mask = mask;
-    if (count == 0)
+    if (count == 0) {
+        note(mesh, ki_group_stay_out(base));
         return;
+    }
     int *world = mesh->scratch + mesh->grid.world;
     for (int i = 0; i < count; i++)
         world[i] = base->world_ranks[mesh->placement[positions[i]]];

@@ -84,6 +84,8 @@ typedef struct ki_group_spec {
     int size, rank;
     int64_t timeout_ms;
     bool is_check, is_internal;
+    kith_group *parent;       /* whose device part was asked to split, or NULL */
+    void *split;              /* what it gave; ki_group_build() takes it over, also when it fails */
 } ki_group_spec;
 
 /* First member of what a handle points to. */
@@ -129,6 +131,7 @@ struct kith_ctx {
     kith_device *device;    /* NULL: operations take host memory alone */
     struct ki_stage *stage; /* where device memory passes through the host; NULL: not needed yet */
     struct ki_device_fact *device_facts; /* [size], see device/facts.h; NULL: no rank has a device */
+    char no_nccl[400];      /* why this rank does without NCCL, or "" */
 };
 
 /* What the backend said about a collective with an operator, asked once at creation: a bit per dtype. */

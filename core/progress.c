@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "device/group.h"
+#include "device/hosts.h"
 #include "request.h"
 #include "text.h"
 #include <sched.h>
@@ -49,6 +50,19 @@ void ki_group_fail(kith_group *group, kith_status status, const char *format, ..
         ki_group_fail(group->node, status, "%s", group->reason);
     if (group->leaders != NULL)
         ki_group_fail(group->leaders, status, "%s", group->reason);
+    if (group->device != NULL)
+        ki_device_hosts_fail(group);
+}
+
+void ki_group_tell_failure(kith_group *group)
+{
+    kith_ctx *ctx = group->ctx;
+    if (group->is_abort_told || group->is_internal || ctx->store == NULL) /* who has a part tells of the whole */
+        return;
+    group->is_abort_told = true;
+    ki_store_announce(ctx->store, KI_EVENT_FAILURE, group->id);
+    if (ctx->instance_count == 1) /* the others may be inside a call of the transport, which sees no events */
+        group->backend->group_abort(group->bg);
 }
 
 static void notice_abort(kith_group *group)
@@ -74,6 +88,7 @@ kith_status ki_group_refuse(kith_group *group, const char *function)
 
 static void on_death(kith_ctx *ctx, int rank)
 {
+    ki_ctx_device_abort(ctx, rank);
     for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
         int member = kith_group_rank_of_world(g, rank);
         if (member >= 0)
@@ -93,12 +108,26 @@ static void on_remote_abort(kith_ctx *ctx, int rank, uint64_t id)
     }
 }
 
+static void on_remote_failure(kith_ctx *ctx, int rank, uint64_t id)
+{
+    for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
+        int member = g->id == id ? kith_group_rank_of_world(g, rank) : -1;
+        if (member < 0)
+            continue;
+        g->is_abort_told = true;
+        ki_group_fail(g, KITH_ERR_PEER_FAILED, "group '%s': an operation failed on rank %d (world rank %d)", g->name,
+                      member, rank);
+    }
+}
+
 void ki_ctx_poll_events(kith_ctx *ctx)
 {
     ki_event event;
     while (ctx->store != NULL && ki_store_poll_event(ctx->store, &event)) {
         if (event.kind == KI_EVENT_RANK_DIED)
             on_death(ctx, event.rank);
+        else if (event.kind == KI_EVENT_FAILURE)
+            on_remote_failure(ctx, event.rank, event.value);
         else
             on_remote_abort(ctx, event.rank, event.value);
     }

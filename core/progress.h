@@ -38,6 +38,10 @@ kith_status ki_waiter_pause(ki_waiter *waiter);
 void ki_group_fail(kith_group *group, kith_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The group failed for a reason that the other members cannot see: theirs ends too, as KITH_ERR_PEER_FAILED. Tells
+ * once. */
+void ki_group_tell_failure(kith_group *group);
+
 /* The group's status with its reason as the thread's detail. Notices an abort by another thread. */
 kith_status ki_group_refuse(kith_group *group, const char *function);
 

@@ -179,7 +179,8 @@ static bool each_own_folder(folder_visit visit, void *arg)
     if (dladdr((const void *)(uintptr_t)&ki_registry_find, &info) == 0 || info.dli_fname == NULL)
         return false;
     char folder[PATH_MAX], real[PATH_MAX];
-    if (realpath(info.dli_fname, real) == NULL)
+    /* a program that was found on the PATH is told by the word that started it */
+    if (realpath(strchr(info.dli_fname, '/') != NULL ? info.dli_fname : "/proc/self/exe", real) == NULL)
         return false;
     char *slash = strrchr(real, '/');
     if (slash == NULL)
@@ -305,7 +306,7 @@ static kith_status find(const char *name, const kith_backend **backend, ki_text 
     for (module *m = modules; m != NULL && status != KITH_OK; m = m->next) {
         if (strcmp(m->name, name) != 0)
             continue;
-        char reason[512];
+        char reason[2048];
         ask(m, &status, reason, sizeof reason);
         if (status == KITH_OK)
             *backend = m->backend;
@@ -319,10 +320,20 @@ static kith_status find(const char *name, const kith_backend **backend, ki_text 
 
 bool ki_registry_can(const char *name)
 {
+    char why[512];
+    return ki_registry_tell(name, why, sizeof why);
+}
+
+bool ki_registry_tell(const char *name, char *why, size_t nbytes)
+{
     ki_text reasons = { 0 };
     const kith_backend *backend;
     bool is_known;
     kith_status status = find(name, &backend, &reasons, &is_known);
+    if (is_known)
+        snprintf(why, nbytes, "%s", ki_text_chars(&reasons));
+    else
+        snprintf(why, nbytes, "no module of the backend %s is installed", name);
     ki_text_fini(&reasons);
     return status == KITH_OK;
 }
@@ -359,7 +370,7 @@ void ki_registry_each(ki_registry_visit visit, void *arg)
     pthread_mutex_lock(&lock);
     scan();
     for (module *m = modules, *next; m != NULL; m = next) {
-        char reason[512];
+        char reason[2048];
         kith_status status;
         ask(m, &status, reason, sizeof reason);
         next = m->next;

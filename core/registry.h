@@ -22,6 +22,8 @@ kith_status ki_registry_find(const char *name, const kith_backend **backend);
 
 /* True when there is a usable one; says and logs nothing. */
 bool ki_registry_can(const char *name);
+/* The same; where there is none, why. */
+bool ki_registry_tell(const char *name, char *why, size_t nbytes);
 
 /* True when a module file (or the built-in) of that name exists; opens nothing. */
 bool ki_registry_has(const char *name);

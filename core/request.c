@@ -63,6 +63,33 @@ static void unlink_request(kith_request *request)
 
 static void release(kith_request *request);
 
+/* ---- what a failure does to the group ---- */
+
+/* All ranks came to this status before anything of the operation was sent. */
+static bool is_agreed(kith_status status)
+{
+    return status == KITH_ERR_MISMATCH || status == KITH_ERR_INVALID_ARG || status == KITH_ERR_UNSUPPORTED;
+}
+
+/* Only this rank sees what its device says, and NCCL tells nobody that it has failed. The transports of the host let
+ * all their ranks see who is gone, late, or sends too much. */
+static bool is_seen_here_alone(const kith_request *request, kith_status status)
+{
+    if (request->way == KI_WAY_DEVICE)
+        return status != KITH_ERR_ABORTED && !is_agreed(status);
+    return request->way == KI_WAY_STAGED &&
+           (status == KITH_ERR_INTERNAL || status == KITH_ERR_NO_MEMORY || status == KITH_ERR_NO_RESOURCE);
+}
+
+static void fail_group(const kith_request *request, kith_status status, const char *detail)
+{
+    kith_group *group = request->group;
+    bool was_whole = group->status == KITH_OK;
+    ki_group_fail(group, status, "an earlier operation failed: %s", detail);
+    if (was_whole && is_seen_here_alone(request, status))
+        ki_group_tell_failure(group);
+}
+
 /* Nobody collects it: its failure is the group's. */
 static void end_detached(kith_request *request)
 {
@@ -70,8 +97,7 @@ static void end_detached(kith_request *request)
     request->is_detached = false;
     group->device->detached--;
     if (request->status != KITH_OK)
-        ki_group_fail(group, request->status, "an earlier operation failed: %s",
-                      request->detail != NULL ? request->detail : "no memory for the detail");
+        fail_group(request, request->status, request->detail != NULL ? request->detail : "no memory for the detail");
     if (request->is_persistent)
         request->state = KI_STATE_IDLE;
     else
@@ -94,12 +120,6 @@ static void end(kith_request *request, kith_status status)
 
 /* ---- collectives ---- */
 
-/* All ranks came to this status before anything of the operation was sent. */
-static bool is_agreed(kith_status status)
-{
-    return status == KITH_ERR_MISMATCH || status == KITH_ERR_INVALID_ARG || status == KITH_ERR_UNSUPPORTED;
-}
-
 /* Says which operation failed. A collective that failed on the way leaves the others in an unknown place. A mismatch
  * was agreed by all before anything was sent, so the group stays usable. */
 static void blame_coll(kith_request *request, kith_status status, bool is_verdict)
@@ -112,7 +132,7 @@ static void blame_coll(kith_request *request, kith_status status, bool is_verdic
     else
         ki_fail_context(status, "%s on group '%s'", text, group->name);
     if (!is_agreed(status))
-        ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
+        fail_group(request, status, kith_error_detail());
 }
 
 static void list_message(kith_request *request)
@@ -197,7 +217,10 @@ void ki_coll_step(kith_request *request)
         return;
     if (status != KITH_OK) {
         bool is_verdict = request->state == KI_STATE_CHECKING && is_agreed(status);
+        char detail[KI_DETAIL_NBYTES];
+        snprintf(detail, sizeof detail, "%s", kith_error_detail());
         ki_dispatch_cancel(request);
+        ki_fail_quiet(status, "%s", detail); /* the cause, and not what the cancelling came to */
         blame_coll(request, status, is_verdict);
     }
     ki_dispatch_finish(request);
@@ -243,6 +266,8 @@ kith_status ki_message_post(kith_request *request)
     if (status != KITH_OK)
         return status;
     status = group->device != NULL ? start_message(request) : start_on_host(request);
+    if (status != KITH_OK && is_seen_here_alone(request, status)) /* its peer waits for it */
+        fail_group(request, status, kith_error_detail());
     if (status != KITH_OK)
         return status;
     request->state = KI_STATE_RUNNING;
@@ -314,6 +339,8 @@ void ki_message_step(kith_request *request)
 void ki_request_cancel(kith_request *request, kith_status status)
 {
     kith_group *group = request->group;
+    char detail[KI_DETAIL_NBYTES];
+    snprintf(detail, sizeof detail, "%s", kith_error_detail());
     if (request->way == KI_WAY_DEVICE && request->state == KI_STATE_RUNNING)
         ki_device_cancel(request);
     if (request->kind == KI_REQUEST_COLL) {
@@ -326,10 +353,11 @@ void ki_request_cancel(kith_request *request, kith_status status)
         ki_staged_message_cancel(request);
         ki_staged_message_finish(request);
     }
+    ki_fail_quiet(status, "%s", detail); /* what the cancelling came to does not matter any more */
     end(request, status);
 }
 
-/* What is on the device cannot be taken back alone: the group ends with it. */
+/* What is on the device cannot be taken back alone, and the peer of a message waits for it: the group ends with it. */
 void ki_request_fail(kith_request *request, kith_status status)
 {
     kith_group *group = request->group;
@@ -340,8 +368,8 @@ void ki_request_fail(kith_request *request, kith_status status)
         ki_request_describe(request, text, sizeof text);
         ki_fail_context(status, "%s on group '%s'", text, group->name);
     }
-    if (request->way == KI_WAY_DEVICE)
-        ki_group_fail(group, status, "an earlier operation failed: %s", kith_error_detail());
+    if (request->way == KI_WAY_DEVICE || is_seen_here_alone(request, status))
+        fail_group(request, status, kith_error_detail());
     ki_request_cancel(request, status);
 }
 
@@ -413,9 +441,12 @@ kith_status ki_request_time_out(kith_request *request, int64_t timeout_ms, bool 
     }
     ki_trace_dump_on_timeout(group->ctx); /* while the record says that it waits */
     bool is_group_over = request->kind == KI_REQUEST_COLL || request->way == KI_WAY_DEVICE;
+    bool is_to_tell = request->way == KI_WAY_DEVICE && group->status == KITH_OK;
     ki_request_cancel(request, status);
     if (is_group_over)
         ki_group_fail(group, status, "%s", request->detail != NULL ? request->detail : "an operation timed out");
+    if (is_to_tell)
+        ki_group_tell_failure(group);
     return ki_request_collect(request);
 }
 

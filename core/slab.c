@@ -25,7 +25,7 @@ typedef struct slab {
 } slab;
 static slab ctxs = { NULL, NULL, 0, 16 }, groups = { NULL, NULL, 0, 64 }, meshes = { NULL, NULL, 0, 16 },
             requests = { NULL, NULL, 0, 0 }, devices = { NULL, NULL, 0, 16 }, streams = { NULL, NULL, 0, 64 },
-            events = { NULL, NULL, 0, 64 };
+            events = { NULL, NULL, 0, 64 }, pools = { NULL, NULL, 0, 16 };
 
 uint64_t ki_process_mark;
 
@@ -36,6 +36,7 @@ _Static_assert(offsetof(kith_mesh, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_device, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_stream, handle) == 0, "a handle comes first");
 _Static_assert(offsetof(kith_event, handle) == 0, "a handle comes first");
+_Static_assert(offsetof(kith_pool, handle) == 0, "a handle comes first");
 
 /* In the child; other threads do not exist there. */
 static void on_fork(void)
@@ -176,4 +177,15 @@ void ki_event_handle_release(kith_event *event)
 {
     memset(event, 0, sizeof *event);
     give(&events, &event->handle);
+}
+
+kith_pool *ki_pool_handle_alloc(void)
+{
+    return (kith_pool *)take(&pools, sizeof(kith_pool));
+}
+
+void ki_pool_handle_release(kith_pool *pool)
+{
+    memset(pool, 0, sizeof *pool);
+    give(&pools, &pool->handle);
 }

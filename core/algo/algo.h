@@ -137,11 +137,24 @@ kith_status ki_plan_check(const ki_plan *plan, const ki_algo_args *args);
 
 /* ---- executor ---- */
 
+/* Buffers that are not the host's, and what works on them; each function is done when it returns. */
+typedef struct ki_site {
+    kith_status (*copy)(void *arg, void *to, const void *from, size_t nbytes);
+    /* The rest is for plans that reduce; without it the scratch is the host's. temp: the plan's scratch there. */
+    kith_status (*temp)(void *arg, size_t nbytes, void **temp);
+    /* LOAD, COMBINE (b: the right operand) or STORE of count elements. */
+    kith_status (*compute)(void *arg, const ki_reducer *reducer, ki_step_kind kind, const void *a, const void *b,
+                           void *out, size_t count);
+    kith_status (*reduce)(void *arg, const ki_reducer *reducer, const void *const *sources, void *out, size_t count);
+} ki_site;
+
 /* How the executor reaches the other ranks: a backend's messages. */
 typedef struct ki_transport {
     const kith_backend *backend;
     void *group;
-    uint64_t tag; /* of this operation; all messages of the plan carry it */
+    uint64_t tag;        /* of this operation; all messages of the plan carry it */
+    const ki_site *site; /* of the buffers; NULL: memory of the host */
+    void *site_arg;
 } ki_transport;
 
 typedef struct ki_executor {
@@ -150,8 +163,9 @@ typedef struct ki_executor {
     ki_transport transport;
     unsigned char *temp;
     size_t temp_capacity;
-    kith_be_slot *slots;  /* as many as messages are in flight together, reused as they complete */
-    uint32_t *free_slots; /* stack of slot numbers */
+    unsigned char *site_temp; /* instead of temp: where the transport's site is; the site's own */
+    kith_be_slot *slots;      /* as many as messages are in flight together, reused as they complete */
+    uint32_t *free_slots;     /* stack of slot numbers */
     size_t slot_capacity, free_count;
     uint32_t *slot_of; /* [message_count] slot of a message in flight, or KI_SLOT_DONE */
     size_t slot_of_capacity;

@@ -12,23 +12,28 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "algo.h"
 #include "../base/error.h"
 #include "../base/mem.h"
+#include "algo.h"
 #include <string.h>
 
-/* What is copied or reduced between two polls. */
-static const size_t piece_nbytes = (size_t)1 << 20;
+/* What is copied or reduced between two polls; where the host only says what is to be done, it is more. */
+static const size_t piece_nbytes = (size_t)1 << 20, large_piece_nbytes = (size_t)1 << 26;
 
 static void *at(const ki_executor *executor, ki_ref ref, size_t more)
 {
     const kith_be_coll *coll = executor->args->coll;
-    unsigned char *base = executor->temp;
+    unsigned char *base = executor->site_temp != NULL ? executor->site_temp : executor->temp;
     if (ref.buf == KI_BUF_SEND)
         base = (unsigned char *)(uintptr_t)coll->send; /* written only where it is recv too */
     else if (ref.buf == KI_BUF_RECV)
         base = coll->recv;
     return base + ref.offset + more;
+}
+
+static bool is_elsewhere(const ki_executor *executor, ki_ref ref)
+{
+    return executor->transport.site != NULL && (ref.buf != KI_BUF_TEMP || executor->site_temp != NULL);
 }
 
 /* ---- start ---- */
@@ -91,8 +96,16 @@ static kith_status get_memory(ki_executor *executor)
     void *slot_of = executor->slot_of, *temp = executor->temp, *sources = (void *)(uintptr_t)executor->sources;
     bool is_ok = reserve(executor, &slot_of, &executor->slot_of_capacity, plan->message_count, sizeof(uint32_t));
     executor->slot_of = slot_of;
-    is_ok = is_ok && reserve(executor, &temp, &executor->temp_capacity, plan->temp_nbytes, 1);
-    executor->temp = temp;
+    const ki_transport *transport = &executor->transport;
+    if (transport->site != NULL && transport->site->temp != NULL) {
+        kith_status status = transport->site->temp(transport->site_arg, plan->temp_nbytes, &temp);
+        if (status != KITH_OK)
+            return status;
+        executor->site_temp = temp;
+    } else {
+        is_ok = is_ok && reserve(executor, &temp, &executor->temp_capacity, plan->temp_nbytes, 1);
+        executor->temp = temp;
+    }
     size_t source_count = plan->ref_count > 0 ? (size_t)executor->args->size : 0;
     is_ok = is_ok && reserve(executor, &sources, &executor->source_capacity, source_count, sizeof(void *));
     executor->sources = sources;
@@ -104,6 +117,7 @@ kith_status ki_executor_start(ki_executor *executor, const ki_algo *algo, const 
 {
     executor->args = args;
     executor->transport = *transport;
+    executor->site_temp = NULL;
     executor->next = executor->next_done = 0;
     executor->oldest_open = executor->started = 0;
     kith_status status = ki_algo_emit(algo, args, &executor->plan);
@@ -127,10 +141,12 @@ static kith_status start_message(ki_executor *executor, const ki_step *step)
     kith_be_slot *slot = &executor->slots[number];
     memset(slot, 0, sizeof *slot);
     bool is_send = step->kind == KI_STEP_SEND;
+    ki_ref buffer = is_send ? step->a : step->dst;
     kith_be_msg msg = { .peer = step->peer,
                         .tag = transport->tag,
-                        .buffer = at(executor, is_send ? step->a : step->dst, 0),
-                        .nbytes = step->count };
+                        .buffer = at(executor, buffer, 0),
+                        .nbytes = step->count,
+                        .is_device = is_elsewhere(executor, buffer) };
     kith_status status = is_send ? transport->backend->send_start(transport->group, &msg, slot)
                                  : transport->backend->recv_start(transport->group, &msg, slot);
     if (status != KITH_OK)
@@ -196,15 +212,44 @@ static void reduce_piece(ki_executor *executor, const ki_step *step, size_t done
     reducer->reduce(reducer, executor->sources, executor->args->size, &dst, 1, count, 0);
 }
 
+static kith_status copy_piece(const ki_executor *executor, const ki_step *step, size_t done, size_t count)
+{
+    const ki_transport *transport = &executor->transport;
+    void *to = at(executor, step->dst, done);
+    const void *from = at(executor, step->a, done);
+    if (is_elsewhere(executor, step->dst) || is_elsewhere(executor, step->a))
+        return transport->site->copy(transport->site_arg, to, from, count);
+    memcpy(to, from, count);
+    return KITH_OK;
+}
+
+static kith_status compute_there(ki_executor *executor, const ki_step *step, size_t done, size_t count)
+{
+    const ki_transport *transport = &executor->transport;
+    const ki_reducer *reducer = executor->args->reducer;
+    size_t raw = done * reducer->base.nbytes, acc = done * reducer->acc_nbytes;
+    if (step->kind == KI_STEP_REDUCE) {
+        for (int r = 0; r < executor->args->size; r++)
+            executor->sources[r] = at(executor, executor->plan.refs[step->sources + (size_t)r], raw);
+        return transport->site->reduce(transport->site_arg, reducer, executor->sources, at(executor, step->dst, raw),
+                                       count);
+    }
+    const void *a = at(executor, step->a, step->kind == KI_STEP_LOAD ? raw : acc);
+    const void *b = step->kind == KI_STEP_COMBINE ? at(executor, step->b, acc) : NULL;
+    void *out = at(executor, step->dst, step->kind == KI_STEP_STORE ? raw : acc);
+    return transport->site->compute(transport->site_arg, reducer, step->kind, a, b, out, count);
+}
+
 /* done and count in the step's unit: bytes for copies, elements else. */
-static void run_piece(ki_executor *executor, const ki_step *step, size_t done, size_t count)
+static kith_status run_piece(ki_executor *executor, const ki_step *step, size_t done, size_t count)
 {
     const ki_reducer *reducer = executor->args->reducer;
     size_t raw = reducer ? done * reducer->base.nbytes : 0, acc = reducer ? done * reducer->acc_nbytes : 0;
+    if (step->kind != KI_STEP_COPY && executor->transport.site != NULL)
+        return compute_there(executor, step, done, count);
     switch (step->kind) {
     case KI_STEP_COPY:
-        memcpy(at(executor, step->dst, done), at(executor, step->a, done), count);
-        break;
+        return copy_piece(executor, step, done, count);
     case KI_STEP_LOAD:
         reducer->load(reducer, at(executor, step->a, raw), at(executor, step->dst, acc), count);
         break;
@@ -223,6 +268,7 @@ static void run_piece(ki_executor *executor, const ki_step *step, size_t done, s
     case KI_STEP_WAIT:
         break; /* not local */
     }
+    return KITH_OK;
 }
 
 /* Copying memory onto itself: in-place calls, and accumulators that stand in the receive buffer. */
@@ -235,12 +281,13 @@ static bool is_nothing(const ki_executor *executor, const ki_step *step)
 
 static size_t piece_of(const ki_executor *executor, const ki_step *step)
 {
+    size_t most = executor->transport.site != NULL ? large_piece_nbytes : piece_nbytes;
     if (step->kind == KI_STEP_COPY)
-        return piece_nbytes;
+        return most;
     size_t nbytes = executor->args->reducer->acc_nbytes;
     if (step->kind == KI_STEP_REDUCE)
         nbytes *= (size_t)executor->args->size;
-    return piece_nbytes / nbytes + 1;
+    return most / nbytes + 1;
 }
 
 static kith_status run_local(ki_executor *executor, const ki_step *step)
@@ -250,13 +297,12 @@ static kith_status run_local(ki_executor *executor, const ki_step *step)
     size_t piece = piece_of(executor, step);
     while (executor->next_done < step->count) {
         size_t left = step->count - executor->next_done, count = left < piece ? left : piece;
-        run_piece(executor, step, executor->next_done, count);
+        kith_status status = run_piece(executor, step, executor->next_done, count);
         executor->next_done += count;
-        if (count < left) {
-            kith_status status = poll(executor);
-            if (status != KITH_OK)
-                return status;
-        }
+        if (status == KITH_OK && count < left)
+            status = poll(executor);
+        if (status != KITH_OK)
+            return status;
     }
     executor->next_done = 0;
     return KITH_OK;

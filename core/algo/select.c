@@ -6,10 +6,10 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "select.h"
-#include "select_rules.h"
 #include "../base/error.h"
 #include "../base/json.h"
 #include "../base/mem.h"
+#include "select_rules.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -218,7 +218,7 @@ static void check_keys(table_loader *loader, const ki_json *object, const char *
 
 static ki_select_rule load_rule(table_loader *loader)
 {
-    static const char *const keys[] = { "collective", "max_ranks", "max_nbytes", "hosts", "algorithm" };
+    static const char *const keys[] = { "collective", "min_ranks", "max_ranks", "max_nbytes", "hosts", "algorithm" };
     char text[TEXT_NBYTES];
     ki_select_rule rule = { .kind = KITH_BARRIER };
     check_keys(loader, loader->rule, keys, sizeof keys / sizeof *keys);
@@ -226,6 +226,7 @@ static ki_select_rule load_rule(table_loader *loader)
         return rule;
     const ki_json *collective = string_member(loader, "collective", true);
     const ki_json *algorithm = string_member(loader, "algorithm", true);
+    rule.min_ranks = (int)size_member(loader, "min_ranks", INT32_MAX);
     rule.max_ranks = (int)size_member(loader, "max_ranks", INT32_MAX);
     rule.max_nbytes = size_member(loader, "max_nbytes", SIZE_MAX / 2);
     rule.hosts = hosts_member(loader);
@@ -425,7 +426,7 @@ kith_status ki_select_find(const ki_select *select, const ki_algo_args *args, co
     ki_select_hosts hosts = crosses_hosts(args) ? KI_HOSTS_MANY : KI_HOSTS_ONE;
     for (size_t i = select->first[kind]; i < select->rule_count && select->rules[i].kind == kind; i++) {
         const ki_select_rule *rule = &select->rules[i];
-        bool fits = (rule->max_ranks == 0 || args->size <= rule->max_ranks) &&
+        bool fits = args->size >= rule->min_ranks && (rule->max_ranks == 0 || args->size <= rule->max_ranks) &&
                     (rule->max_nbytes == 0 || nbytes <= rule->max_nbytes) &&
                     (rule->hosts == KI_HOSTS_ANY || rule->hosts == hosts);
         if (fits && is_allowed(select, rule->algo, args)) {
@@ -444,8 +445,8 @@ uint64_t ki_select_hash(const ki_select *select)
     uint64_t hash = KI_HASH_INIT;
     for (size_t i = 0; i < select->rule_count; i++) {
         const ki_select_rule *rule = &select->rules[i];
-        uint64_t numbers[4] = { (uint64_t)rule->kind, (uint64_t)rule->max_ranks, rule->max_nbytes,
-                                (uint64_t)rule->hosts };
+        uint64_t numbers[5] = { (uint64_t)rule->kind, (uint64_t)rule->min_ranks, (uint64_t)rule->max_ranks,
+                                rule->max_nbytes, (uint64_t)rule->hosts };
         hash = ki_hash(hash, numbers, sizeof numbers);
         hash = ki_hash(hash, rule->algo->name, strlen(rule->algo->name) + 1);
     }

@@ -1,8 +1,8 @@
 /* core/algo/select.h - which algorithm runs: a small table of rules, looked up by values that all ranks agree on.
  *
- * A rule says: this collective, on at most max_ranks ranks, with at most max_nbytes bytes, with or without messages
- * between hosts: that algorithm. The first rule that fits, whose algorithm is possible and, in deterministic mode,
- * follows the documented order, wins; when none does, the collective's first algorithm, which is always possible.
+ * A rule says: this collective, on min_ranks to max_ranks ranks, with at most max_nbytes bytes, with or without
+ * messages between hosts: that algorithm. The first rule that fits, whose algorithm is possible and, in deterministic
+ * mode, follows the documented order, wins; when none does, the collective's first algorithm, which is always possible.
  *
  * Bytes, for every collective the same idea: all the data the operation is about.
  *   all_reduce, reduce, broadcast:       count elements (the vector)
@@ -17,7 +17,8 @@
  * The table file is JSON; its rules replace the built-in rules of the collectives that it names:
  *   { "version": 1, "rules": [
  *       { "collective": "all_reduce", "max_ranks": 16, "max_nbytes": "64k", "hosts": "one", "algorithm": "ring" } ] }
- * max_ranks, max_nbytes absent: no limit. hosts: "one", "many" or "any" (absent).
+ * min_ranks, max_ranks, max_nbytes absent: no limit. hosts: "one", "many" or "any" (absent). `kith tune` writes such a
+ * file: rules for the number of ranks that it measured, and the rules that held before for all others.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -32,8 +33,8 @@ typedef enum ki_select_hosts { KI_HOSTS_ANY, KI_HOSTS_ONE, KI_HOSTS_MANY } ki_se
 
 typedef struct ki_select_rule {
     kith_coll_kind kind;
-    int max_ranks;     /* 0: no limit */
-    size_t max_nbytes; /* 0: no limit */
+    int min_ranks, max_ranks; /* 0: no limit */
+    size_t max_nbytes;        /* 0: no limit */
     ki_select_hosts hosts;
     const ki_algo *algo;
 } ki_select_rule;

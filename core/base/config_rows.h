@@ -39,6 +39,8 @@
     X("check", BOOL, "off", "", 1, 0, "compare every operation's arguments over the ranks first")                      \
     X("deterministic", CHOICE, "auto", "auto|on|off", 1, 0, "on: documented order only; auto: or native; off: any")    \
     X("hier", CHOICE, "auto", "auto|on|off", 1, 0, "collectives inside hosts first, then between them")                \
+    X("device_hier", CHOICE, "auto", "auto|on|off", 1, 0,                                                              \
+      "all_reduce on GPUs: NCCL in each host, ucx or mpi between; auto: where NCCL reaches no other host")             \
     X("algo", ALGO, "", "", 1, 0, "forced algorithms: one name, or all_reduce=ring,broadcast=knomial")                 \
     X("algo_table", TEXT, "", "", 0, 0, "JSON file with rules that choose algorithms")                                 \
     X("segment_nbytes", NBYTES, "0", "0:1g", 1, 0, "segment of pipelined algorithms; 0: each one's default")           \

@@ -213,7 +213,7 @@ static bool read_at(int fd, void *data, size_t nbytes, off_t at)
 
 static bool is_sane(const ki_record *r)
 {
-    return r->magic == RECORD_MAGIC && r->kind >= KI_RECORD_HEADER && r->kind <= KI_RECORD_DIED &&
+    return r->magic == RECORD_MAGIC && r->kind >= KI_RECORD_HEADER && r->kind <= KI_RECORD_FAILURE &&
            r->key_nbytes < KI_STORE_KEY_NBYTES && r->value_nbytes <= MAX_VALUE;
 }
 

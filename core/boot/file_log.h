@@ -22,7 +22,8 @@ typedef enum ki_record_kind {
     KI_RECORD_GATHER, /* key, a = index, b = count, arg = nbytes, value = contribution, then b world ranks or none */
     KI_RECORD_ABORT,  /* arg */
     KI_RECORD_LEFT,
-    KI_RECORD_DIED
+    KI_RECORD_DIED,
+    KI_RECORD_FAILURE /* arg */
 } ki_record_kind;
 
 typedef struct ki_record {

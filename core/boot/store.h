@@ -49,11 +49,11 @@ kith_status ki_store_gather(ki_store *store, const char *key, int index, int cou
                             const void *in, size_t nbytes, void *out, int64_t deadline_ns, unsigned char *is_missing);
 
 /* Events that others caused, polled without blocking (cheap enough for every few milliseconds of a wait). */
-typedef enum ki_event_kind { KI_EVENT_RANK_DIED, KI_EVENT_ABORT } ki_event_kind;
+typedef enum ki_event_kind { KI_EVENT_RANK_DIED, KI_EVENT_ABORT, KI_EVENT_FAILURE } ki_event_kind;
 typedef struct ki_event {
     ki_event_kind kind;
-    int rank;       /* who died, or who aborted (world rank) */
-    uint64_t value; /* ABORT: group id */
+    int rank;       /* who died, who aborted, or where an operation failed (world rank) */
+    uint64_t value; /* ABORT, FAILURE: group id */
 } ki_event;
 bool ki_store_poll_event(ki_store *store, ki_event *event);
 

@@ -170,8 +170,11 @@ static void replay(file_store *s, const ki_record *r, const unsigned char *key, 
         replay_gather(s, r, key_text, value);
         break;
     case KI_RECORD_ABORT:
-        if (r->rank != s->base.rank)
-            ki_store_push_event(&s->base, (ki_event){ KI_EVENT_ABORT, r->rank, r->arg });
+    case KI_RECORD_FAILURE:
+        if (r->rank != s->base.rank) {
+            ki_event_kind kind = r->kind == KI_RECORD_ABORT ? KI_EVENT_ABORT : KI_EVENT_FAILURE;
+            ki_store_push_event(&s->base, (ki_event){ kind, r->rank, r->arg });
+        }
         break;
     case KI_RECORD_LEFT:
         rank_gone(s, r->rank, KI_RANK_LEFT);
@@ -322,7 +325,10 @@ static void file_poll(ki_store *store)
 
 static void file_announce(ki_store *store, ki_event_kind kind, uint64_t value)
 {
-    ki_record record = { .kind = kind == KI_EVENT_ABORT ? KI_RECORD_ABORT : KI_RECORD_DIED, .arg = value };
+    static const uint32_t kinds[] = { [KI_EVENT_RANK_DIED] = KI_RECORD_DIED,
+                                      [KI_EVENT_ABORT] = KI_RECORD_ABORT,
+                                      [KI_EVENT_FAILURE] = KI_RECORD_FAILURE };
+    ki_record record = { .kind = kinds[kind], .arg = value };
     if (write_record((file_store *)store, record, "", NULL, 0, NULL, 0) != KITH_OK)
         ki_log(KITH_LOG_ERROR, "store %s: an announcement is lost", store->url);
 }

@@ -90,7 +90,7 @@ static bool handle_frame(tcp_store *s, const ki_wire_frame *frame, const unsigne
 {
     if (frame->op == KI_WIRE_REPLY)
         return keep_reply(s, frame, key, value);
-    bool is_event = frame->op == KI_WIRE_EVENT && (frame->a == KI_EVENT_ABORT || frame->a == KI_EVENT_RANK_DIED) &&
+    bool is_event = frame->op == KI_WIRE_EVENT && frame->a >= KI_EVENT_RANK_DIED && frame->a <= KI_EVENT_FAILURE &&
                     frame->b >= 0 && frame->b < s->base.size;
     if (is_event)
         ki_store_push_event(&s->base, (ki_event){ (ki_event_kind)frame->a, frame->b, frame->arg });

@@ -172,7 +172,7 @@ static void handle_cancel(ki_connection *c, const ki_wire_frame *frame)
 
 static void handle_announce(ki_serving *serving, ki_connection *c, const ki_wire_frame *frame)
 {
-    if (frame->a != KI_EVENT_ABORT && frame->a != KI_EVENT_RANK_DIED)
+    if (frame->a < KI_EVENT_RANK_DIED || frame->a > KI_EVENT_FAILURE)
         c->is_broken = true;
     else
         tell_others(serving, (ki_event_kind)frame->a, c->rank, frame->arg);

@@ -18,42 +18,52 @@
 
 #include <stdint.h>
 
-static inline uint32_t bits_of_f32(float x)
+/* A GPU's compiler reads these functions too. */
+#ifdef __CUDACC__
+#define KI_ELEMENT static __device__ __forceinline__
+#define KI_COPY_BITS memcpy
+#include <string.h>
+#else
+#define KI_ELEMENT static inline
+#define KI_COPY_BITS __builtin_memcpy
+#endif
+
+KI_ELEMENT uint32_t bits_of_f32(float x)
 {
     uint32_t u;
-    __builtin_memcpy(&u, &x, sizeof u);
+    KI_COPY_BITS(&u, &x, sizeof u);
     return u;
 }
 
-static inline float f32_of_bits(uint32_t u)
+KI_ELEMENT float f32_of_bits(uint32_t u)
 {
     float x;
-    __builtin_memcpy(&x, &u, sizeof x);
+    KI_COPY_BITS(&x, &u, sizeof x);
     return x;
 }
 
 /* Selections with masks: compilers turn chains of ?: into branches, which no vector code is made of. */
-static inline uint32_t when(int condition, uint32_t value)
+KI_ELEMENT uint32_t when(int condition, uint32_t value)
 {
     return value & (0u - (uint32_t)condition);
 }
 
-static inline uint32_t selected(int condition, uint32_t yes, uint32_t no)
+KI_ELEMENT uint32_t selected(int condition, uint32_t yes, uint32_t no)
 {
     return no ^ ((yes ^ no) & (0u - (uint32_t)condition));
 }
 
-static inline uint32_t smaller(uint32_t a, uint32_t b)
+KI_ELEMENT uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-static inline float widen_bf16(uint16_t x)
+KI_ELEMENT float widen_bf16(uint16_t x)
 {
     return f32_of_bits((uint32_t)x << 16);
 }
 
-static inline uint16_t narrow_bf16(float x)
+KI_ELEMENT uint16_t narrow_bf16(float x)
 {
     uint32_t u = bits_of_f32(x);
     uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
@@ -61,7 +71,7 @@ static inline uint16_t narrow_bf16(float x)
     return (uint16_t)selected((u & 0x7fffffffu) > 0x7f800000u, nan, rounded);
 }
 
-static inline float widen_f16(uint16_t x)
+KI_ELEMENT float widen_f16(uint16_t x)
 {
     uint32_t sign = ((uint32_t)x & 0x8000u) << 16;
     uint32_t magnitude = (uint32_t)x & 0x7fffu;
@@ -72,7 +82,7 @@ static inline float widen_f16(uint16_t x)
     return f32_of_bits(sign | selected(magnitude < 0x400u, subnormal, normal));
 }
 
-static inline uint16_t narrow_f16(float x)
+KI_ELEMENT uint16_t narrow_f16(float x)
 {
     uint32_t u = bits_of_f32(x);
     uint32_t sign = (u >> 16) & 0x8000u;
@@ -85,12 +95,12 @@ static inline uint16_t narrow_f16(float x)
     return (uint16_t)(sign | r);
 }
 
-static inline float widen_f8e5m2(uint8_t x)
+KI_ELEMENT float widen_f8e5m2(uint8_t x)
 {
     return widen_f16((uint16_t)((uint32_t)x << 8));
 }
 
-static inline uint8_t narrow_f8e5m2(float x)
+KI_ELEMENT uint8_t narrow_f8e5m2(float x)
 {
     uint32_t u = bits_of_f32(x);
     uint32_t sign = (u >> 24) & 0x80u;
@@ -103,7 +113,7 @@ static inline uint8_t narrow_f8e5m2(float x)
     return (uint8_t)(sign | r);
 }
 
-static inline float widen_f8e4m3(uint8_t x)
+KI_ELEMENT float widen_f8e4m3(uint8_t x)
 {
     uint32_t sign = ((uint32_t)x & 0x80u) << 24;
     uint32_t magnitude = (uint32_t)x & 0x7fu;
@@ -113,7 +123,7 @@ static inline float widen_f8e4m3(uint8_t x)
     return f32_of_bits(sign | selected(magnitude == 0x7fu, 0x7fc00000u, finite));
 }
 
-static inline uint8_t narrow_f8e4m3(float x)
+KI_ELEMENT uint8_t narrow_f8e4m3(float x)
 {
     uint32_t u = bits_of_f32(x);
     uint32_t sign = (u >> 24) & 0x80u;

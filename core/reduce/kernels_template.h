@@ -334,13 +334,9 @@ static inline u32 joined_bf16(f32 low, f32 high)
     joined_bf16(SCALED_SUM_f32(low_half(x), low_half(y)), SCALED_SUM_f32(high_half(x), high_half(y)))
 SMALL_STEPS(bf16, u16)
 
-/* bf16 reaches as far as f32, so a sum may pass the end of both while the average does not. Contributions to an average
- * are made smaller by a power of two, at least the number of ranks: exactly, because the subnormals of f32 have 16 bits
- * more than those of bf16. The bits of a result that never left f32's range stay the same. */
 static inline f32 share_of_sum(const ki_reducer *self)
 {
-    unsigned ranks = (unsigned)self->order->size;
-    return f32_of_bits((127u - (ranks > 1 ? 32u - (unsigned)__builtin_clz(ranks - 1) : 0u)) << 23);
+    return bf16_share((unsigned)self->order->size);
 }
 
 static inline f32 halved_sum(f32 a, f32 b)

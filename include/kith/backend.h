@@ -90,8 +90,8 @@ typedef struct kith_be_host {
 
     /* All-gather of nbytes from every member of the group, agreeing on status: out [size * nbytes] in group rank order.
      * Every member must call; if any gave a status other than KITH_OK, all get the worst one and out is not written.
-     * For group_create(), mem_alloc(), mem_register() only. Blocks up to connect_timeout_ms. group_cookie comes from
-     * kith_be_group_info. */
+     * For group_create(), group_split(), mem_alloc(), mem_register() only. Blocks up to connect_timeout_ms.
+     * group_cookie comes from kith_be_group_info. */
     kith_status (*exchange)(void *group_cookie, kith_status mine, const void *in, size_t nbytes, void *out);
 
     /* A peer of a group was found dead (group rank), or the transport failed (-1). The core ends the group's
@@ -106,6 +106,10 @@ typedef struct kith_be_host {
      * first meet; nbytes at most KITH_BE_NOTE_NBYTES, the same on both sides. */
     kith_status (*put)(void *group_cookie, const char *name, const void *note, size_t nbytes);
     kith_status (*get)(void *group_cookie, const char *name, void *note, size_t nbytes);
+
+    /* Copies between memory of the context's device and the host's, or inside the device; done when it returns. For
+     * backends that take both (memory below): what the host has copied elsewhere is copied so there. */
+    kith_status (*device_copy)(void *cookie, void *to, const void *from, size_t nbytes);
 } kith_be_host;
 
 #define KITH_BE_NOTE_NBYTES 1024
@@ -121,6 +125,8 @@ typedef struct kith_be_group_info {
     const int *world_ranks;   /* [size] */
     const int *node_of;       /* [size] host index of each member */
     int is_one_node;
+    void *split;              /* what group_split() of the parent gave for this group, or NULL; group_create() takes it
+                               * over, also when it fails. Look at it only where struct_size says that it is there. */
 } kith_be_group_info;
 
 #define KITH_BE_HOST 1u
@@ -173,6 +179,7 @@ typedef struct kith_be_query {
     int op;                   /* -1: only through the reducer */
     int is_reducer_commutative;
     int is_premul_sum;        /* with op -1: premul_sum, and not an operator of the user's */
+    int is_device;            /* 1: on device memory; asked only of groups that take it */
 } kith_be_query;
 
 typedef struct kith_be_answer {
@@ -271,8 +278,10 @@ typedef struct kith_backend {
 
     /* What group may be given: bits of KITH_BE_HOST and KITH_BE_DEVICE; group NULL: what a group may be given at best.
      * A backend that takes device memory alone (KITH_BE_DEVICE without KITH_BE_HOST) serves groups beside one that
-     * takes the host's, and is given messages and collectives on device memory only; to others the core gives none.
-     * NULL: host memory. The same on all members. */
+     * takes the host's, and is given messages and collectives on device memory only; the answer is the same on all
+     * members. One that takes both is given device memory when all members say so, and then without a stream: the
+     * buffers are ready when an operation is started, and it has ended on the device when a test says so. A message may
+     * be device memory on one side alone. NULL: host memory. */
     unsigned (*memory)(void *group);
     /* Optional: orders a native stream behind a started operation on device memory. The slot is still to be tested
      * until it is done. KITH_ERR_BUSY while the operation must first pass through the host: progress, and ask again. */
@@ -280,6 +289,16 @@ typedef struct kith_backend {
     /* Optional: messages between the two calls start as one. batch_end() returns the failure of any. */
     kith_status (*batch_begin)(void *group);
     kith_status (*batch_end)(void *group);
+    /* Optional: group_abort() of several groups of one instance as one, where aborting one alone may wait for what
+     * another one runs. From the instance's thread. */
+    void (*groups_abort)(void *const *groups, size_t count);
+    /* Optional: groups are about to be made out of parent, one for each color, with ranks in the order of key; color
+     * -1: this rank will be in none. Every member of parent calls it; use host->exchange() with parent's cookie. *split
+     * is for this rank's group_create() (kith_be_group_info.split), NULL when there is nothing to hand on; the same on
+     * all members of a group to come. A failure is one on all members of parent. */
+    kith_status (*group_split)(void *parent, int color, int key, void **split);
+    /* With group_split: the group did not come so far. */
+    void (*split_discard)(void *be, void *split);
 } kith_backend;
 
 typedef const kith_backend *(*kith_backend_fn)(void);

@@ -21,7 +21,9 @@
  * Operations on host memory do not know streams.
  *
  * Failures of what is ordered in a stream (a peer died, a deadline passed) come out of later calls on the group, of
- * kith_group_synchronize() and of kith_group_status().
+ * kith_group_synchronize() and of kith_group_status(). An operation on device memory, messages included, that fails on
+ * one rank because of its device or of NCCL ends the group there, and on the other ranks as KITH_ERR_PEER_FAILED (or
+ * KITH_ERR_ABORTED, where the transport says so first).
  *
  * Which memory a pointer belongs to is asked from CUDA at every operation of a context that has a device; all buffers
  * of an operation are memory of the context's device, or none is, and all ranks give the same kind. A rank whose part
@@ -49,6 +51,7 @@ extern "C" {
 typedef struct kith_device kith_device;
 typedef struct kith_stream kith_stream;
 typedef struct kith_event kith_event;
+typedef struct kith_pool kith_pool;
 
 /* Devices that this process may use (CUDA_VISIBLE_DEVICES counts). KITH_ERR_UNSUPPORTED with the reason when CUDA
  * cannot be used; *count is then 0. */
@@ -57,8 +60,8 @@ KITH_API kith_status kith_device_count(int *count);
 /* Opens device `ordinal` of this process, -1: the calling thread's current one. Opening one twice gives two handles to
  * the same device. Owner: the caller, until kith_device_close(), after everything made on it. */
 KITH_API kith_status kith_device_open(int ordinal, kith_device **device);
-/* KITH_ERR_BUSY while memory, streams or events of it are alive, or a context or layers use it; the detail counts
- * them. NULL is fine. */
+/* KITH_ERR_BUSY while memory, streams, events or pools of it are alive, or a context or layers use it; the detail
+ * counts them. NULL is fine. */
 KITH_API kith_status kith_device_close(kith_device *device);
 
 typedef struct kith_device_info {
@@ -96,8 +99,9 @@ KITH_API const char *kith_memory_name(kith_memory memory);
  * used. */
 KITH_API kith_status kith_memory_kind(const void *ptr, kith_memory *memory, int *ordinal);
 
-/* nbytes > 0, 256-byte aligned, not zeroed. KITH_ERR_NO_MEMORY says how much is free. Freed by kith_device_free(),
- * which waits for work of the device that may use it. NULL is fine. */
+/* nbytes > 0, 256-byte aligned, not zeroed. KITH_ERR_NO_MEMORY says how much is free. Freed by kith_device_free() of
+ * the same handle (memory of another or of a pool: KITH_ERR_INVALID_ARG), which waits for work of the device that may
+ * use it. NULL is fine. */
 KITH_API kith_status kith_device_alloc(kith_device *device, size_t nbytes, void **ptr);
 KITH_API kith_status kith_device_free(kith_device *device, void *ptr);
 
@@ -126,6 +130,61 @@ KITH_API kith_status kith_stream_copy(kith_stream *stream, void *to, const void 
 /* Sets each of nbytes bytes of device memory to `byte`. */
 KITH_API kith_status kith_stream_fill(kith_stream *stream, void *ptr, int byte, size_t nbytes);
 
+/* ---- memory in the order of a stream ---- */
+
+/* A pool of a device's memory. Its allocations and frees take their place in a stream and wait for nothing, where
+ * kith_device_free() waits for all work of the device, collectives of other ranks included:
+ *
+ *     kith_pool_create(gpu, NULL, &pool);
+ *     kith_pool_alloc(pool, work, nbytes, &scratch);   // at once
+ *     ...                                              // work on scratch is put into `work`
+ *     kith_pool_free(pool, work, scratch);             // at once: goes when the stream comes there
+ *
+ * The memory may be used by work that is put into the stream after kith_pool_alloc() and before kith_pool_free(), and
+ * by work that is ordered between these two by events. The same memory is then given out again, so work that is not
+ * ordered so reads and writes somebody else's. */
+typedef struct kith_pool_options {
+    size_t struct_size;
+    uint64_t keep_nbytes; /* of what was freed, kept for later allocations; what is more goes back to the device when a
+                             stream, an event or the device is waited for. UINT64_MAX: all is kept */
+    uint64_t most_nbytes; /* that the pool may take from the device; 0: as many as there are */
+} kith_pool_options;
+
+#define KITH_POOL_OPTIONS_INIT                                                                                         \
+    {                                                                                                                  \
+        sizeof(kith_pool_options), UINT64_MAX, 0                                                                       \
+    }
+
+/* options NULL: as after KITH_POOL_OPTIONS_INIT. KITH_ERR_UNSUPPORTED where the device has no pools. Owner: the caller,
+ * until kith_pool_destroy(), before the device is closed. */
+KITH_API kith_status kith_pool_create(kith_device *device, const kith_pool_options *options, kith_pool **pool);
+/* Frees may be under way. KITH_ERR_BUSY while memory of it is not freed. NULL is fine. */
+KITH_API kith_status kith_pool_destroy(kith_pool *pool);
+
+/* nbytes > 0, 256-byte aligned, not zeroed. The stream is of the pool's device. KITH_ERR_NO_MEMORY says how much is
+ * free, or what the limit is. */
+KITH_API kith_status kith_pool_alloc(kith_pool *pool, kith_stream *stream, size_t nbytes, void **ptr);
+/* Any stream of the device that comes after all that uses the memory. NULL is fine. */
+KITH_API kith_status kith_pool_free(kith_pool *pool, kith_stream *stream, void *ptr);
+
+/* Gives what is not in use back to the device, but for keep_nbytes. Memory whose free the host has not waited for
+ * stays. */
+KITH_API kith_status kith_pool_trim(kith_pool *pool, uint64_t keep_nbytes);
+
+typedef struct kith_pool_info {
+    size_t struct_size;
+    uint64_t used_nbytes, most_used_nbytes; /* allocated now, and at most so far */
+    uint64_t held_nbytes;                   /* taken from the device: used and kept */
+} kith_pool_info;
+
+#define KITH_POOL_INFO_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(kith_pool_info), 0, 0, 0                                                                                \
+    }
+
+/* Fills *info up to its struct_size. */
+KITH_API kith_status kith_pool_describe(kith_pool *pool, kith_pool_info *info);
+
 /* ---- events ---- */
 
 KITH_API kith_status kith_event_create(kith_device *device, kith_event **event);
@@ -144,9 +203,14 @@ KITH_API kith_status kith_event_synchronize(kith_event *event);
  * are. Borrowed; lives as long as ctx. NULL: none, and operations take host memory alone. */
 KITH_API kith_device *kith_ctx_device(const kith_ctx *ctx);
 
-/* What moves device memory of the group: "nccl", or "staged" (through the host; also single operations that NCCL does
- * not have). NULL when the context has no device. Static storage. */
+/* What moves device memory of the group: "nccl"; "mpi" or "ucx" where that takes device memory itself; or "staged"
+ * (through the host; also single operations that the others do not have). NULL when the context has no device. Static
+ * storage. */
 KITH_API const char *kith_group_device_backend(const kith_group *group);
+
+/* The same in words, with what carries single operations and why the rest is staged: "staged over shm: world ranks 0
+ * and 1 share a GPU". NULL when the context has no device. Lives as long as the group. */
+KITH_API const char *kith_group_device_summary(const kith_group *group);
 
 /* Operations of the group on device memory belong into this stream from now on; NULL: none. The stream is of the
  * context's device (kith_init_options.device), else KITH_ERR_INVALID_ARG; it must live until another is set, or the

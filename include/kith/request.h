@@ -31,8 +31,8 @@ KITH_API kith_status kith_wait(kith_request **request);
 
 /* The same with a deadline in milliseconds from now; also KITH_TIMEOUT_DEFAULT or KITH_TIMEOUT_NONE. When it passes,
  * the call may take 0.4 s more to learn where the others are, for the text (at most once in a second). After
- * KITH_ERR_TIMEOUT the operation is cancelled: the buffers are not touched again; on collectives the group is
- * unusable (its status is the timeout); the request is released. */
+ * KITH_ERR_TIMEOUT the operation is cancelled: the buffers are not touched again; on collectives, and on messages that
+ * NCCL carries, the group is unusable (its status is the timeout); the request is released. */
 KITH_API kith_status kith_wait_timeout(kith_request **request, int64_t timeout_ms);
 
 /* Waits for all; the first failure in array order is returned, all are waited for and released. NULL entries are
