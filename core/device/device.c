@@ -5,6 +5,7 @@
 #include "device.h"
 
 #include "../base/error.h"
+#include "owned.h"
 #include <string.h>
 
 atomic_int ki_devices_open;
@@ -27,7 +28,7 @@ static void release(kith_device *device)
 static bool is_in_use(const kith_device *device)
 {
     return device->allocation_count + device->pinned_count + device->stream_count + device->event_count +
-               device->user_count >
+               device->pool_count + device->user_count >
            0;
 }
 
@@ -107,9 +108,9 @@ kith_status kith_device_close(kith_device *device)
     if (is_in_use(device))
         return ki_fail_quiet(KITH_ERR_BUSY,
                              "kith_device_close: alive on device %d: %d allocations, %d of them pinned, %d streams, %d "
-                             "events, %d users",
+                             "events, %d pools, %d users",
                              device->ordinal, device->allocation_count + device->pinned_count, device->pinned_count,
-                             device->stream_count, device->event_count, device->user_count);
+                             device->stream_count, device->event_count, device->pool_count, device->user_count);
     release(device);
     return KITH_OK;
 }
@@ -225,11 +226,40 @@ static kith_status check_alloc(const kith_device *device, size_t nbytes, void **
     return status;
 }
 
+static kith_status give(const kith_device *device, ki_owned_kind kind, size_t nbytes, void **ptr)
+{
+    ki_owned *entry = ki_owned_new(kind, device, device->ordinal);
+    if (entry == NULL)
+        return KITH_ERR_NO_MEMORY;
+    kith_status status = kind == KI_OWNED_PINNED ? device->ops->alloc_pinned(device->ordinal, nbytes, ptr)
+                                                 : device->ops->alloc(device->ordinal, nbytes, ptr);
+    if (status == KITH_OK)
+        ki_owned_add(entry, *ptr);
+    else
+        ki_owned_drop(entry);
+    return status;
+}
+
+static kith_status take_back(const char *function, const kith_device *device, ki_owned_kind kind, void *ptr)
+{
+    ki_owned *entry;
+    kith_status status = ki_owned_take(function, kind, device, ptr, &entry);
+    if (status != KITH_OK)
+        return status;
+    status = kind == KI_OWNED_PINNED ? device->ops->free_pinned(device->ordinal, ptr)
+                                     : device->ops->free(device->ordinal, ptr);
+    if (status == KITH_OK)
+        ki_owned_drop(entry);
+    else
+        ki_owned_add(entry, ptr);
+    return status;
+}
+
 kith_status kith_device_alloc(kith_device *device, size_t nbytes, void **ptr)
 {
     kith_status status = check_alloc(device, nbytes, ptr, "kith_device_alloc");
     if (status == KITH_OK)
-        status = device->ops->alloc(device->ordinal, nbytes, ptr);
+        status = give(device, KI_OWNED_DEVICE, nbytes, ptr);
     if (status == KITH_OK)
         device->allocation_count++;
     return status;
@@ -239,7 +269,7 @@ kith_status kith_device_alloc_pinned(kith_device *device, size_t nbytes, void **
 {
     kith_status status = check_alloc(device, nbytes, ptr, "kith_device_alloc_pinned");
     if (status == KITH_OK)
-        status = device->ops->alloc_pinned(device->ordinal, nbytes, ptr);
+        status = give(device, KI_OWNED_PINNED, nbytes, ptr);
     if (status == KITH_OK)
         device->pinned_count++;
     return status;
@@ -260,7 +290,7 @@ kith_status kith_device_free(kith_device *device, void *ptr)
         return KITH_OK;
     kith_status status = check_free(device, device != NULL ? device->allocation_count : 0, "kith_device_free");
     if (status == KITH_OK)
-        status = device->ops->free(device->ordinal, ptr);
+        status = take_back("kith_device_free", device, KI_OWNED_DEVICE, ptr);
     if (status != KITH_OK)
         return status;
     device->allocation_count--;
@@ -274,7 +304,7 @@ kith_status kith_device_free_pinned(kith_device *device, void *ptr)
         return KITH_OK;
     kith_status status = check_free(device, device != NULL ? device->pinned_count : 0, "kith_device_free_pinned");
     if (status == KITH_OK)
-        status = device->ops->free_pinned(device->ordinal, ptr);
+        status = take_back("kith_device_free_pinned", device, KI_OWNED_PINNED, ptr);
     if (status != KITH_OK)
         return status;
     device->pinned_count--;

@@ -1,8 +1,8 @@
 /* core/device/device.h - devices from the inside: handles over the module's table.
  *
- * module.c opens the module once a process; device.c, stream.c are the public functions of kith/device.h; the rest of
- * the library reaches the module through `ops` of a handle. Handles are of type-stable memory (slab.c): a stale one is
- * an error with a sentence.
+ * module.c opens the module once a process; device.c, stream.c, pool.c are the public functions of kith/device.h; the
+ * rest of the library reaches the module through `ops` of a handle. Handles are of type-stable memory (slab.c): a stale
+ * one is an error with a sentence.
  *
  * A context opens a handle of its own; it cannot be closed by others. When the context goes while memory, streams or
  * events of that handle are alive, the handle goes with the last of them.
@@ -18,6 +18,10 @@
 #define KI_DEVICE_MAGIC (0x6b6974686465ULL ^ ki_process_mark)
 #define KI_STREAM_MAGIC (0x6b6974687374ULL ^ ki_process_mark)
 #define KI_EVENT_MAGIC (0x6b6974686576ULL ^ ki_process_mark)
+#define KI_POOL_MAGIC (0x6b697468706fULL ^ ki_process_mark)
+
+/* How long work of a group that failed may take to end on a device, once the group was ended. */
+#define KI_DEVICE_GRACE_MS 10000
 
 struct kith_device {
     ki_handle handle;
@@ -25,7 +29,7 @@ struct kith_device {
     int ordinal;
     bool is_of_context; /* kith_finalize() closes it */
     bool is_closing;    /* goes with the last object made on it */
-    int allocation_count, pinned_count, stream_count, event_count;
+    int allocation_count, pinned_count, stream_count, event_count, pool_count;
     int user_count; /* layers and the like, see ki_device_use() */
 };
 
@@ -40,6 +44,14 @@ struct kith_event {
     ki_handle handle;
     kith_device *device;
     void *native;
+};
+
+struct kith_pool {
+    ki_handle handle;
+    kith_device *device;
+    void *native;
+    uint64_t most_nbytes; /* as it was made */
+    int allocation_count;
 };
 
 /* Handles of devices that are open in this process; 0: nobody can have device memory of ours. Read by every operation
@@ -73,5 +85,7 @@ kith_stream *ki_stream_handle_alloc(void);
 void ki_stream_handle_release(kith_stream *stream);
 kith_event *ki_event_handle_alloc(void);
 void ki_event_handle_release(kith_event *event);
+kith_pool *ki_pool_handle_alloc(void);
+void ki_pool_handle_release(kith_pool *pool);
 
 #endif

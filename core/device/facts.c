@@ -9,11 +9,30 @@
 #include "facts.h"
 
 #include "../base/error.h"
+#include "../base/log.h"
 #include "../exchange.h"
+#include "../instance.h"
 #include "../registry.h"
 #include "stage.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Opened here, not with the first group that wants it: groups may do without NCCL, but a wrong setting is the user's
+ * mistake and ends everybody's kith_init(). */
+static kith_status try_nccl(kith_ctx *ctx, struct ki_device_fact *own)
+{
+    ki_instance *instance;
+    if (!ki_registry_tell("nccl", ctx->no_nccl, sizeof ctx->no_nccl))
+        return KITH_OK;
+    kith_status status = ki_instance_get(ctx, "nccl", &instance);
+    own->can_nccl = status == KITH_OK;
+    if (status == KITH_OK || status == KITH_ERR_INVALID_ARG)
+        return status;
+    snprintf(ctx->no_nccl, sizeof ctx->no_nccl, "%s", kith_error_detail());
+    ki_log(KITH_LOG_WARN, "rank %d does without NCCL: %s", ctx->rank, kith_error_detail());
+    return KITH_OK;
+}
 
 static kith_status find_fact(kith_ctx *ctx, struct ki_device_fact *own)
 {
@@ -24,8 +43,12 @@ static kith_status find_fact(kith_ctx *ctx, struct ki_device_fact *own)
     own->has_device = 1;
     own->identity = ki_hash(ki_hash(KI_HASH_INIT, info.uuid, strlen(info.uuid)), info.pci, strlen(info.pci));
     bool may_use = strcmp(ctx->backend, "auto") == 0 || strcmp(ctx->backend, "nccl") == 0;
-    own->has_nccl = may_use && ki_registry_can("nccl");
-    return KITH_OK;
+    bool may_split = strcmp(ki_config_get(ctx->config, "device_hier"), "on") == 0;
+    status = may_use || may_split ? try_nccl(ctx, own) : KITH_OK;
+    own->has_nccl = may_use && own->can_nccl;
+    if (!may_use)
+        snprintf(ctx->no_nccl, sizeof ctx->no_nccl, "backend %s was asked for", ctx->backend);
+    return status;
 }
 
 kith_status ki_ctx_open_device(kith_ctx *ctx, const char *wanted, bool wants)

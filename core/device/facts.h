@@ -10,7 +10,9 @@
 /* What all ranks know of one: ctx->device_facts[size], NULL when no rank asked for a device. */
 struct ki_device_fact {
     int32_t has_device;
-    int32_t has_nccl;  /* the backend nccl can be used there */
+    int32_t has_nccl; /* the backend nccl can be used there */
+    int32_t can_nccl; /* NCCL can be used there, whatever backend was asked for */
+    int32_t reserved;
     uint64_t identity; /* of the device in its host: ranks of one host with equal ones share it */
 };
 

@@ -73,6 +73,8 @@ static kith_status time_out(kith_group *group, const kith_request *late)
     kith_status status = ki_report_timeout(group, text, NULL, group->timeout_ms, true);
     ki_trace_dump_on_timeout(group->ctx);
     ki_group_fail(group, status, "%s", kith_error_detail());
+    if (late->way == KI_WAY_DEVICE)
+        ki_group_tell_failure(group);
     ki_group_end_requests(group);
     return ki_group_refuse(group, "kith_group_synchronize");
 }
@@ -98,8 +100,10 @@ kith_status kith_group_synchronize(kith_group *group)
             return time_out(group, late);
     }
     status = ki_stage_settle(group->ctx);
-    if (status != KITH_OK)
+    if (status != KITH_OK) {
         ki_group_fail(group, status, "copies of device memory failed: %s", kith_error_detail());
+        ki_group_tell_failure(group);
+    }
     return ki_group_refuse(group, "kith_group_synchronize");
 }
 
@@ -107,5 +111,12 @@ const char *kith_group_device_backend(const kith_group *group)
 {
     if (!ki_group_is_valid(group) || group->device == NULL)
         return NULL;
-    return group->device->bg != NULL ? group->device->backend->name : "staged";
+    if (group->device->bg != NULL)
+        return group->device->backend->name;
+    return group->device->is_direct ? group->backend->name : "staged";
+}
+
+const char *kith_group_device_summary(const kith_group *group)
+{
+    return ki_group_is_valid(group) && group->device != NULL ? group->device->how : NULL;
 }

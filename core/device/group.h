@@ -8,7 +8,13 @@
  *   waiting  a message on host memory that comes after one of the same kind, peer and tag that waits for its buffer
  *   device   handed to the device's backend at the call; stands in group->messages until it is done, not in the queue
  *   staged   in the group's queue (messages: in group->messages); copied to pinned memory, run as an ordinary host
- *            operation, copied back (staged.c, message.c)
+ *            operation, copied back (staged.c, message.c). Where the host's transport takes device memory itself
+ *            (is_direct) the copies are left out: it is given the caller's buffers when they are ready. That is so for
+ *            messages, for collectives that only move data, and for reductions that the transport or the device
+ *            computes (arithmetic.h)
+ *
+ * An all_reduce over several hosts may be a plan of such operations on two groups, inside and across; it stands in the
+ * queue as a staged one does (hosts.h).
  *
  * Streams. A group's stream is looked at when an operation is posted. The device's backend gets it. What is staged
  * keeps an event behind what the stream held (`ready`), and is ordered before the stream's later work by
@@ -29,8 +35,12 @@ struct ki_group_device {
     const kith_backend *backend;
     void *bg;
     ki_native native[KITH_COLL_COUNT][KI_QUERY_OPS];
-    kith_stream *stream; /* NULL: buffers are ready when they are given */
-    bool is_uniform;     /* every member has a device: what is large is cut alike on all */
+    kith_stream *stream;         /* NULL: buffers are ready when they are given */
+    bool is_uniform;             /* every member has a device: what is large is cut alike on all */
+    bool is_direct;              /* the host's transport takes device memory; native is then what it computes there */
+    bool has_tried;              /* NCCL over all members, and could not be had */
+    kith_group *inside, *across; /* see hosts.h; NULL: no such plan */
+    char why_staged[400], how[512]; /* see kith_group_device_summary() */
     size_t piece_nbytes;
     int detached, look_at;  /* detached requests; how many make a post look for those that are done */
     uint64_t message_count; /* posted so far */
@@ -43,11 +53,22 @@ struct ki_group_device {
 /* Is `name` a backend for device memory alone? KITH_OK also when it is none; fails when there is no such backend. */
 kith_status ki_device_backend_check(const kith_ctx *ctx, const char *name, bool *is_device_only);
 /* The group's part for device memory. Collective over the members when any of them has a device. Call it when the
- * host's part stands on all. wanted: a backend for device memory that must work, or NULL: the best that does. */
-kith_status ki_group_device_open(kith_group *group, const char *wanted);
+ * host's part stands on all. wanted: a backend for device memory that must work, or NULL: the best that does. Takes
+ * spec->split over when it comes to the backend's part. */
+kith_status ki_group_device_open(kith_group *group, const char *wanted, ki_group_spec *spec);
+/* The group stands: what kith_group_device_summary() says of it. */
+void ki_group_device_tell(kith_group *group);
 void ki_group_device_close(kith_group *group);
+/* Groups are about to be made out of parent: every member calls it, with the members of its own group to come (count 0:
+ * none) and the backend that is wanted for it. Sets spec->parent and spec->split. KITH_ERR_...: on all members. */
+kith_status ki_device_split(kith_group *parent, ki_group_spec *spec);
+/* The group did not come so far as to take it. */
+void ki_device_split_discard(ki_group_spec *spec);
 /* Any thread: what runs on the device ends. */
 void ki_group_device_abort(kith_group *group);
+/* The same for all groups of the context that have this rank of the world (-1: for all), together: an abort of NCCL may
+ * wait for what other groups run. */
+void ki_ctx_device_abort(kith_ctx *ctx, int world_rank);
 
 /* ---- memory (memory.c) ---- */
 

@@ -8,6 +8,7 @@
 #include "../base/error.h"
 #include "../dispatch.h"
 #include "group.h"
+#include "hosts.h"
 
 /* *is_device: memory of the context's device. */
 static kith_status look(const kith_group *group, const void *ptr, const char *operation, bool *is_device)
@@ -87,6 +88,7 @@ kith_status ki_device_classify(kith_request *request)
 {
     const kith_group *group = request->group;
     const kith_be_coll *coll = &request->coll;
+    const ki_op *op = coll->reducer != NULL ? request->reducer.op : NULL;
     size_t send = 0, recv = 0;
     bool is_device = false;
     if (coll->kind == KITH_BARRIER || ki_coll_is_empty(coll))
@@ -106,7 +108,7 @@ kith_status ki_device_classify(kith_request *request)
     if (status == KITH_OK && is_device)
         status = check_stream(group);
     if (status == KITH_OK && is_device)
-        request->way = takes_device(request) ? KI_WAY_DEVICE : KI_WAY_STAGED;
+        request->way = takes_device(request) && !ki_device_hosts_can(group, coll, op) ? KI_WAY_DEVICE : KI_WAY_STAGED;
     return status;
 }
 

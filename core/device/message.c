@@ -3,6 +3,8 @@
  *     send:     wait for the buffer -> copy in -> the host's send
  *     receive:  the host's receive -> wait for the buffer -> copy out
  *
+ * In a direct group (group.h) there are no copies: either waits for the buffer and then goes as it is.
+ *
  * Messages to the same peer with the same tag must be started in the order in which they were posted, also when a later
  * one has its data first, and also when a later one is host memory: such a message waits here for its turn.
  *
@@ -68,8 +70,9 @@ kith_status ki_staged_message_start(kith_request *request)
     bool is_staged = request->way == KI_WAY_STAGED;
     request->phase = PHASE_WAIT;
     set_unstarted(request, true);
-    if (!is_staged)
-        return KITH_OK; /* host memory: waits for its turn */
+    request->msg.is_device = is_staged && group->device->is_direct;
+    if (!is_staged || request->msg.is_device)
+        return KITH_OK; /* waits for its turn; on the device for its buffer too */
     kith_status status = ki_stage_take(group->ctx, request->msg.nbytes, &request->block);
     if (status != KITH_OK)
         return status;
@@ -100,7 +103,7 @@ static kith_status move(kith_request *request, bool *has_moved, bool *is_done)
     *has_moved = false;
     switch (request->phase) {
     case PHASE_WAIT:
-        if (is_send && is_staged)
+        if (request->msg.is_device || (is_send && is_staged))
             status = ki_device_is_ready(request, &is_over);
         else
             is_over = true;

@@ -21,7 +21,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const ki_device_ops *found; /* NULL: none can be used */
-static char line[512];
+static char line[2048];
 
 /* "cudart_library" -> KITH_CUDART_LIBRARY. Devices serve the whole process, so contexts' options do not count. */
 static const char *setting(const char *name, const char *default_value)
@@ -40,7 +40,8 @@ static bool is_complete(const ki_device_ops *ops)
            ops->alloc_pinned && ops->free_pinned && ops->memory_kind && ops->stream_create && ops->stream_destroy &&
            ops->stream_synchronize && ops->stream_query && ops->event_create && ops->event_destroy &&
            ops->event_record && ops->event_query && ops->event_synchronize && ops->stream_wait_event && ops->copy &&
-           ops->fill;
+           ops->fill && ops->pool_create && ops->pool_destroy && ops->pool_alloc && ops->pool_free && ops->pool_trim &&
+           ops->pool_describe;
 }
 
 /* NULL when it fits. */

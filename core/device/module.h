@@ -14,11 +14,28 @@
 #define KI_DEVICE_MODULE_H
 
 #include <kith/device.h>
+#include <kith/dtype.h>
+#include <kith/op.h>
 
 #define KI_DEVICE_ABI 1
 #define KI_DEVICE_SYMBOL "kith_device_v1"
 
 struct ki_compute;
+
+/* One step of a reduction (core/reduce/reduce.h), of `count` elements in device memory: load makes accumulators of
+ * elements, combine joins accumulators, store makes elements of them. out may be a, or b. */
+typedef enum ki_reduce_step { KI_DEVICE_LOAD, KI_DEVICE_COMBINE, KI_DEVICE_STORE } ki_reduce_step;
+#define KI_DEVICE_PREMUL 100 /* op: premul_sum, else a built-in operator's number */
+typedef struct ki_device_reduce {
+    ki_reduce_step step;
+    kith_dtype dtype;
+    int op, ranks; /* avg divides by ranks */
+    double scalar;
+    int64_t int_scalar;
+    const void *a, *b; /* b: of combine */
+    void *out;
+    size_t count;
+} ki_device_reduce;
 
 /* What libkith hands in, once, before anything else is called. */
 typedef struct ki_device_host {
@@ -60,9 +77,20 @@ typedef struct ki_device_ops {
     kith_status (*copy)(int ordinal, void *stream, void *to, const void *from, size_t nbytes);
     kith_status (*fill)(int ordinal, void *stream, void *ptr, int byte, size_t nbytes);
 
+    /* Pools: see kith/device.h; KITH_ERR_UNSUPPORTED where the device has none. */
+    kith_status (*pool_create)(int ordinal, uint64_t keep_nbytes, uint64_t most_nbytes, void **pool);
+    kith_status (*pool_destroy)(int ordinal, void *pool);
+    kith_status (*pool_alloc)(int ordinal, void *pool, void *stream, size_t nbytes, void **ptr);
+    kith_status (*pool_free)(int ordinal, void *stream, void *ptr);
+    kith_status (*pool_trim)(int ordinal, void *pool, uint64_t keep_nbytes);
+    kith_status (*pool_describe)(int ordinal, void *pool, kith_pool_info *info);
+
     /* The arithmetic of layers on this device, in this stream (layers/compute/compute.h). is_tf32: f32 products may use
      * TF32. */
     kith_status (*compute_open)(int ordinal, void *stream, int is_tf32, struct ki_compute **compute);
+
+    /* In this stream, with the bits that the host's arithmetic has. */
+    kith_status (*reduce)(int ordinal, void *stream, const ki_device_reduce *what);
 } ki_device_ops;
 
 typedef const ki_device_ops *(*ki_device_fn)(void);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define LOOK_AT_LEAST 32
+#define DRAIN_BROKEN_MS 2000
 
 /* ---- streams ---- */
 
@@ -231,18 +232,28 @@ kith_status ki_device_finish(kith_request *request, size_t *received)
 
 /* ---- end ---- */
 
+/* Where the world has failed, members may have left with operations that they never posted. */
+static int64_t drain_limit(const kith_group *group)
+{
+    const kith_ctx *ctx = group->ctx;
+    int64_t limit = group->timeout_ms > 0 ? group->timeout_ms : ctx->connect_timeout_ms;
+    return ctx->world->status != KITH_OK && limit > DRAIN_BROKEN_MS ? DRAIN_BROKEN_MS : limit;
+}
+
 void ki_device_drain(kith_group *group)
 {
     struct ki_group_device *device = group->device;
     ki_waiter waiter;
     if (device == NULL || device->detached == 0)
         return;
-    int64_t limit = group->timeout_ms > 0 ? group->timeout_ms : group->ctx->connect_timeout_ms;
+    int64_t limit = drain_limit(group);
     ki_waiter_init(&waiter, group->ctx, limit);
     while (device->detached > 0 && group->status == KITH_OK) {
         ki_ctx_step(group->ctx);
-        if (device->detached > 0 && ki_waiter_pause(&waiter) != KITH_OK)
-            ki_group_fail(group, KITH_ERR_TIMEOUT, "group '%s': %d operations did not leave the device within %lld ms",
-                          group->name, device->detached, (long long)limit);
+        if (device->detached == 0 || ki_waiter_pause(&waiter) == KITH_OK)
+            continue;
+        ki_group_fail(group, KITH_ERR_TIMEOUT, "group '%s': %d operations did not leave the device within %lld ms",
+                      group->name, device->detached, (long long)limit);
+        ki_group_tell_failure(group);
     }
 }

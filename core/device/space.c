@@ -14,7 +14,7 @@
 
 #define ALIGNMENT 64
 
-const ki_space ki_host_space = { NULL, NULL, false, NULL };
+const ki_space ki_host_space = { 0 };
 
 /* ---- opening ---- */
 
@@ -27,6 +27,15 @@ static kith_status check_stream(const char *function, const kith_device *device,
     return status;
 }
 
+/* It keeps nothing: what is kept for later is what its owner does not give back. */
+static kith_status make_pool(kith_device *device, kith_pool **pool)
+{
+    kith_pool_options options = KITH_POOL_OPTIONS_INIT;
+    options.keep_nbytes = 0;
+    kith_status status = kith_pool_create(device, &options, pool);
+    return status == KITH_ERR_UNSUPPORTED ? KITH_OK : status;
+}
+
 kith_status ki_space_open(const char *function, kith_device *device, kith_stream *stream, ki_space *space)
 {
     *space = ki_host_space;
@@ -35,11 +44,17 @@ kith_status ki_space_open(const char *function, kith_device *device, kith_stream
     if (device == NULL)
         return ki_fail(KITH_ERR_INVALID_ARG, "%s: a stream without its device", function);
     kith_status status = ki_device_check(device, function);
-    ki_space made = { device, stream, stream == NULL, NULL };
+    ki_space made = { .device = device, .stream = stream, .owns_stream = stream == NULL };
     if (status == KITH_OK)
         status = stream == NULL ? kith_stream_create(device, &made.stream) : check_stream(function, device, stream);
     if (status != KITH_OK)
         return status;
+    status = make_pool(device, &made.pool);
+    if (status != KITH_OK) {
+        if (made.owns_stream)
+            kith_stream_destroy(made.stream);
+        return status;
+    }
     ki_device_use(device);
     *space = made;
     return KITH_OK;
@@ -47,8 +62,11 @@ kith_status ki_space_open(const char *function, kith_device *device, kith_stream
 
 void ki_space_close(ki_space *space)
 {
-    if (space->owns_stream)
-        kith_stream_destroy(space->stream);
+    if (!space->is_stuck) {
+        kith_pool_destroy(space->pool);
+        if (space->owns_stream)
+            kith_stream_destroy(space->stream);
+    }
     if (space->device != NULL)
         ki_device_unuse(space->device);
     *space = ki_host_space;
@@ -96,8 +114,28 @@ void ki_space_free(const ki_space *space, void *memory)
 {
     if (ki_space_is_host(space))
         free(memory);
-    else
+    else if (!space->is_stuck)
         kith_device_free(space->device, memory);
+}
+
+void *ki_space_take(const ki_space *space, size_t nbytes)
+{
+    void *memory = NULL;
+    if (space->pool == NULL)
+        return ki_space_alloc(space, nbytes);
+    return kith_pool_alloc(space->pool, space->stream, nbytes > 0 ? nbytes : 1, &memory) == KITH_OK ? memory : NULL;
+}
+
+kith_status ki_space_give(const ki_space *space, void *memory)
+{
+    if (memory == NULL || space->is_stuck)
+        return KITH_OK;
+    if (space->pool != NULL)
+        return kith_pool_free(space->pool, space->stream, memory);
+    kith_status status = ki_space_wait(space);
+    if (status == KITH_OK)
+        ki_space_free(space, memory);
+    return status;
 }
 
 /* ---- contents ---- */
@@ -160,6 +198,21 @@ kith_status ki_space_wait(const ki_space *space)
             status = kith_stream_query(space->stream, &is_done);
     }
     return status == KITH_OK ? kith_stream_synchronize(space->stream) : status;
+}
+
+void ki_space_settle(ki_space *space)
+{
+    int is_done = 0;
+    ki_waiter waiter;
+    if (!ki_ctx_is_valid(space->ctx)) // memory may outlive its context, whose groups have ended then
+        space->ctx = NULL;
+    if (ki_space_is_host(space) || space->is_stuck || ki_space_wait(space) == KITH_OK || space->ctx == NULL)
+        return;
+    ki_waiter_init(&waiter, space->ctx, KI_DEVICE_GRACE_MS);
+    while (kith_stream_query(space->stream, &is_done) == KITH_OK && !is_done && !space->is_stuck) {
+        ki_ctx_step(space->ctx);
+        space->is_stuck = ki_waiter_pause(&waiter) != KITH_OK;
+    }
 }
 
 /* Pinned memory is read when the stream comes there; all other at once. */

@@ -19,7 +19,9 @@ typedef struct ki_space {
     kith_device *device; /* NULL: the host */
     kith_stream *stream; /* of the device */
     bool owns_stream;
-    kith_ctx *ctx; /* of the groups that joined; NULL: none did */
+    bool is_stuck;   /* see ki_space_settle() */
+    kith_pool *pool; /* NULL: the device has none */
+    kith_ctx *ctx;   /* of the groups that joined; NULL: none did */
 } ki_space;
 
 struct ki_compute;
@@ -43,8 +45,14 @@ kith_status ki_space_open_compute(const ki_space *space, bool allows_tf32, struc
 void *ki_space_alloc(const ki_space *space, size_t nbytes);
 /* Zeroed. NULL also when count * nbytes overflows. */
 void *ki_space_calloc(const ki_space *space, size_t count, size_t nbytes);
-/* Waits for work of a device that may use it. NULL is fine. */
+/* Waits for all work of a device, collectives whose peers are gone included, and so without end: ki_space_settle()
+ * before. NULL is fine. */
 void ki_space_free(const ki_space *space, void *memory);
+/* The same for memory that comes and goes while work is under way: of the space's pool, in the order of its stream.
+ * give() waits for nothing; where the device has no pools it waits as ki_space_wait() does, and when that fails the
+ * memory stays the caller's. */
+void *ki_space_take(const ki_space *space, size_t nbytes);
+kith_status ki_space_give(const ki_space *space, void *memory);
 
 /* Both in the space. */
 kith_status ki_space_copy(const ki_space *space, void *to, const void *from, size_t nbytes);
@@ -57,6 +65,11 @@ kith_status ki_space_fill(const ki_space *space, void *memory, int byte, size_t 
  * peer that died or does not come ends this with the group's status. To be called before anything else that waits for
  * the stream by itself. */
 kith_status ki_space_wait(const ki_space *space);
+
+/* Before a space's memory goes for good: until its work is done, or was ended with the group that it belongs to. What
+ * has not ended by then never will: is_stuck, and from there on the memory and the stream stay, for freeing them would
+ * stop the host for ever. */
+void ki_space_settle(ki_space *space);
 
 /* Is this memory that the space's arithmetic can reach? On the host: all is. */
 bool ki_space_has(const ki_space *space, const void *memory);

@@ -5,6 +5,7 @@
 #include "stage.h"
 
 #include "../base/error.h"
+#include "../progress.h"
 #include <stdlib.h>
 
 #define LEAST_NBYTES ((size_t)64 << 10)
@@ -49,7 +50,9 @@ static void free_block(kith_ctx *ctx, ki_stage_block *block)
         ops->event_destroy(ordinal, block->in);
     if (block->out != NULL)
         ops->event_destroy(ordinal, block->out);
-    if (block->ptr != NULL)
+    if (block->ptr != NULL && block->is_device)
+        ops->free(ordinal, block->ptr);
+    else if (block->ptr != NULL)
         ops->free_pinned(ordinal, block->ptr);
     free(block);
 }
@@ -78,7 +81,7 @@ void ki_stage_close(kith_ctx *ctx)
 
 /* ---- blocks ---- */
 
-static kith_status make_block(kith_ctx *ctx, size_t nbytes, ki_stage_block **block)
+static kith_status make_block(kith_ctx *ctx, size_t nbytes, bool is_device, ki_stage_block **block)
 {
     const ki_device_ops *ops = ctx->device->ops;
     int ordinal = ctx->device->ordinal;
@@ -89,12 +92,13 @@ static kith_status make_block(kith_ctx *ctx, size_t nbytes, ki_stage_block **blo
     if (made == NULL)
         return ki_fail(KITH_ERR_NO_MEMORY, "no memory to stage device memory");
     made->nbytes = rounded < nbytes ? nbytes : rounded;
+    made->is_device = is_device;
     void *ptr = NULL;
     kith_status status = ops->event_create(ordinal, &made->in);
     if (status == KITH_OK)
         status = ops->event_create(ordinal, &made->out);
     if (status == KITH_OK)
-        status = ops->alloc_pinned(ordinal, made->nbytes, &ptr);
+        status = is_device ? ops->alloc(ordinal, made->nbytes, &ptr) : ops->alloc_pinned(ordinal, made->nbytes, &ptr);
     made->ptr = (unsigned char *)ptr;
     if (status != KITH_OK) {
         free_block(ctx, made);
@@ -105,7 +109,7 @@ static kith_status make_block(kith_ctx *ctx, size_t nbytes, ki_stage_block **blo
 }
 
 /* The smallest that is large enough and idle. */
-kith_status ki_stage_take(kith_ctx *ctx, size_t nbytes, ki_stage_block **block)
+static kith_status take(kith_ctx *ctx, size_t nbytes, bool is_device, ki_stage_block **block)
 {
     kith_status status = open_stage(ctx);
     if (status != KITH_OK)
@@ -113,7 +117,8 @@ kith_status ki_stage_take(kith_ctx *ctx, size_t nbytes, ki_stage_block **block)
     ki_stage_block **best = NULL;
     for (ki_stage_block **link = &ctx->stage->blocks; *link != NULL; link = &(*link)->next) {
         bool is_in = false, is_out = false;
-        if ((*link)->nbytes < nbytes || (best != NULL && (*best)->nbytes <= (*link)->nbytes))
+        if ((*link)->is_device != is_device || (*link)->nbytes < nbytes ||
+            (best != NULL && (*best)->nbytes <= (*link)->nbytes))
             continue;
         status = ki_stage_is_in(ctx, *link, &is_in);
         if (status == KITH_OK)
@@ -124,10 +129,20 @@ kith_status ki_stage_take(kith_ctx *ctx, size_t nbytes, ki_stage_block **block)
             best = link;
     }
     if (best == NULL)
-        return make_block(ctx, nbytes, block);
+        return make_block(ctx, nbytes, is_device, block);
     *block = *best;
     *best = (*block)->next;
     return KITH_OK;
+}
+
+kith_status ki_stage_take(kith_ctx *ctx, size_t nbytes, ki_stage_block **block)
+{
+    return take(ctx, nbytes, false, block);
+}
+
+kith_status ki_stage_take_device(kith_ctx *ctx, size_t nbytes, ki_stage_block **block)
+{
+    return take(ctx, nbytes, true, block);
 }
 
 void ki_stage_give(kith_ctx *ctx, ki_stage_block *block)
@@ -204,7 +219,31 @@ kith_status ki_stage_out_stream(kith_ctx *ctx, void **stream)
     return KITH_OK;
 }
 
+kith_status ki_stage_copy_now(kith_ctx *ctx, void *to, const void *from, size_t nbytes)
+{
+    void *stream = NULL;
+    if (nbytes == 0 || to == from)
+        return KITH_OK;
+    if (ctx->device == NULL)
+        return ki_fail(KITH_ERR_INTERNAL, "a copy of device memory in a context without a device");
+    const kith_device *device = ctx->device;
+    kith_status status = ki_stage_out_stream(ctx, &stream);
+    if (status == KITH_OK)
+        status = device->ops->copy(device->ordinal, stream, to, from, nbytes);
+    return status == KITH_OK ? device->ops->stream_synchronize(device->ordinal, stream) : status;
+}
+
 /* ---- events ---- */
+
+void ki_stage_wait_event(kith_ctx *ctx, void *event)
+{
+    int is_done = 0;
+    ki_waiter waiter;
+    ki_waiter_init(&waiter, ctx, KI_DEVICE_GRACE_MS);
+    while (ctx->device->ops->event_query(ctx->device->ordinal, event, &is_done) == KITH_OK && !is_done)
+        if (ki_waiter_pause(&waiter) != KITH_OK)
+            return;
+}
 
 kith_status ki_stage_take_event(kith_ctx *ctx, void **event)
 {

@@ -10,6 +10,9 @@
  * The host's operation is an ordinary request that stands in no queue: this request, at the head of the queue, stands
  * for it.
  *
+ * Where the group is direct (group.h) there are no copies: one host operation on the caller's own buffers, begun when
+ * they are ready. It has ended on the device when the transport says so, so a stream needs no event behind it.
+ *
  * A group of one rank has nothing to send: a copy on the device, unless an operator must look at the elements.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -20,6 +23,9 @@
 #include "../coll.h"
 #include "../dispatch.h"
 #include "../hier.h"
+#include "arithmetic.h"
+#include "hosts.h"
+#include "sides.h"
 #include "stage.h"
 
 #define DEPTH 4
@@ -27,14 +33,15 @@
 
 struct ki_staged {
     kith_request *inner; /* the host's operation of the piece that runs */
-    bool is_running, is_ready, is_local;
+    bool is_running, is_ready, is_local, is_direct;
     size_t piece; /* elements of one */
     size_t pieces;
     size_t next_in, next_run;
     size_t send_nbytes, recv_nbytes; /* of a whole operation, packed */
     ki_stage_block *blocks[DEPTH];
-    bool is_copied; /* local: the copy was put in */
-    void *done;     /* local: event behind it */
+    ki_device_hosts *hosts; /* an all_reduce that is a plan over hosts */
+    bool is_copied;         /* local: the copy was put in */
+    void *done;             /* local: event behind it */
 };
 
 _Static_assert(sizeof(struct ki_staged) <= KI_STAGED_NBYTES, "it lives in the request");
@@ -45,100 +52,6 @@ static struct ki_staged *staged_of(const kith_request *request)
 }
 
 /* ---- what is copied ---- */
-
-/* One side of an operation: one run of elements, or blocks where counts is not NULL. */
-typedef struct side {
-    unsigned char *base;
-    size_t count;
-    const size_t *counts, *displs;
-} side;
-
-static size_t sum(const size_t *counts, int size)
-{
-    size_t all = 0;
-    for (int i = 0; i < size; i++)
-        all += counts[i];
-    return all;
-}
-
-static side send_side(const kith_request *request)
-{
-    const kith_be_coll *coll = &request->coll;
-    size_t size = (size_t)request->group->size;
-    bool is_root = request->group->rank == coll->root;
-    side s = { (unsigned char *)(uintptr_t)coll->send, coll->count, NULL, NULL };
-    switch (coll->kind) {
-    case KITH_REDUCE_SCATTER:
-    case KITH_ALL_TO_ALL:
-        s.count = coll->count * size;
-        break;
-    case KITH_REDUCE_SCATTER_V:
-        s.count = sum(coll->recv_counts, request->group->size);
-        break;
-    case KITH_SCATTER:
-        s.count = is_root ? coll->count * size : 0;
-        break;
-    case KITH_BROADCAST:
-        s.count = is_root ? coll->count : 0;
-        break;
-    case KITH_SCATTER_V:
-    case KITH_ALL_TO_ALL_V:
-        if (coll->kind == KITH_SCATTER_V && !is_root) {
-            s.count = 0;
-            break;
-        }
-        s.counts = coll->send_counts;
-        s.displs = coll->send_displs;
-        s.count = sum(coll->send_counts, request->group->size);
-        break;
-    case KITH_BARRIER:
-        s.count = 0;
-        break;
-    default: /* all_reduce, reduce, all_gather, gather, and their _v: what this rank gives */
-        break;
-    }
-    return s;
-}
-
-static side recv_side(const kith_request *request)
-{
-    const kith_be_coll *coll = &request->coll;
-    size_t size = (size_t)request->group->size;
-    bool is_root = request->group->rank == coll->root;
-    side s = { (unsigned char *)coll->recv, coll->count, NULL, NULL };
-    switch (coll->kind) {
-    case KITH_ALL_GATHER:
-    case KITH_ALL_TO_ALL:
-        s.count = coll->count * size;
-        break;
-    case KITH_GATHER:
-        s.count = is_root ? coll->count * size : 0;
-        break;
-    case KITH_REDUCE:
-        s.count = is_root ? coll->count : 0;
-        break;
-    case KITH_BROADCAST:
-        s.count = is_root ? 0 : coll->count;
-        break;
-    case KITH_GATHER_V:
-    case KITH_ALL_GATHER_V:
-    case KITH_ALL_TO_ALL_V:
-        if (coll->kind == KITH_GATHER_V && !is_root) {
-            s.count = 0;
-            break;
-        }
-        s.counts = coll->recv_counts;
-        s.displs = coll->recv_displs;
-        s.count = sum(coll->recv_counts, request->group->size);
-        break;
-    case KITH_BARRIER:
-        s.count = 0;
-        break;
-    default: /* all_reduce, reduce_scatter, scatter, and their _v: what this rank gets */
-        break;
-    }
-    return s;
-}
 
 typedef kith_status (*copy_fn)(kith_ctx *ctx, unsigned char *device, unsigned char *host, size_t nbytes);
 
@@ -153,7 +66,7 @@ static kith_status copy_out(kith_ctx *ctx, unsigned char *device, unsigned char 
 }
 
 /* Between the device's places and one run on the host. Blocks that follow each other go in one copy. */
-static kith_status copy_side(const kith_request *request, side s, unsigned char *host, copy_fn copy)
+static kith_status copy_side(const kith_request *request, ki_side s, unsigned char *host, copy_fn copy)
 {
     kith_ctx *ctx = request->group->ctx;
     size_t nbytes = request->coll.nbytes;
@@ -174,11 +87,32 @@ static kith_status copy_side(const kith_request *request, side s, unsigned char 
 
 /* ---- pieces ---- */
 
+static bool is_split(const kith_request *request)
+{
+    const ki_op *op = request->coll.reducer != NULL ? request->reducer.op : NULL;
+    return ki_device_hosts_can(request->group, &request->coll, op);
+}
+
+static bool is_direct(const kith_request *request)
+{
+    const kith_group *group = request->group;
+    if (!group->device->is_direct || group->size == 1)
+        return false;
+    if (request->coll.reducer == NULL)
+        return true;
+    const ki_op *op = request->reducer.op;
+    bool is_native = ki_select_forced(group->ctx->select, request->coll.kind) == NULL &&
+                     ki_dispatch_is_native(group, &request->coll, op, true);
+    /* the order of a plan over hosts is another: there the host computes */
+    return is_native || (ki_device_computes(group->ctx, op) && !ki_hier_can(group, &request->coll, op));
+}
+
 static bool is_cut(const kith_request *request)
 {
     const kith_be_coll *coll = &request->coll;
     const struct ki_group_device *device = request->group->device;
-    return (coll->kind == KITH_ALL_REDUCE || coll->kind == KITH_REDUCE || coll->kind == KITH_BROADCAST) &&
+    return !is_direct(request) && !is_split(request) &&
+           (coll->kind == KITH_ALL_REDUCE || coll->kind == KITH_REDUCE || coll->kind == KITH_BROADCAST) &&
            device->is_uniform && coll->count * coll->nbytes > device->piece_nbytes;
 }
 
@@ -200,13 +134,13 @@ static bool is_one_buffer(kith_coll_kind kind)
 }
 
 /* The part of a side that belongs to piece k. */
-static side cut(const kith_request *request, side s, size_t k)
+static ki_side cut(const kith_request *request, ki_side s, size_t k)
 {
     const struct ki_staged *staged = staged_of(request);
     if (staged->pieces == 1 || s.count == 0)
         return s;
     size_t start = k * staged->piece, left = s.count - start;
-    return (side){ s.base + start * request->coll.nbytes, left < staged->piece ? left : staged->piece, NULL, NULL };
+    return (ki_side){ s.base + start * request->coll.nbytes, left < staged->piece ? left : staged->piece, NULL, NULL };
 }
 
 static size_t align(size_t nbytes)
@@ -262,18 +196,48 @@ static kith_status make_inner(kith_request *request)
     return ki_coll_make(request->group, &args, false, &staged->inner);
 }
 
+/* The host's operation on the caller's own buffers. */
+static kith_status make_direct(kith_request *request)
+{
+    struct ki_staged *staged = staged_of(request);
+    const kith_be_coll *coll = &request->coll;
+    const kith_coll_args args = {
+        .struct_size = sizeof args,
+        .kind = coll->kind,
+        .send = coll->send,
+        .recv = coll->recv,
+        .count = coll->count,
+        .dtype = coll->dtype,
+        .op = request->op_number,
+        .root = coll->root,
+        .send_counts = coll->send_counts,
+        .send_displs = coll->send_displs,
+        .recv_counts = coll->recv_counts,
+        .recv_displs = coll->recv_displs,
+    };
+    kith_status status = ki_coll_make(request->group, &args, false, &staged->inner);
+    if (status == KITH_OK)
+        staged->inner->coll.is_device = 1;
+    return status;
+}
+
 kith_status ki_staged_start(kith_request *request)
 {
     struct ki_staged *staged = staged_of(request);
     *staged = (struct ki_staged){ 0 };
+    if (is_split(request))
+        return ki_device_hosts_start(request, &staged->hosts);
+    staged->is_direct = is_direct(request);
+    if (staged->is_direct)
+        return make_direct(request);
     staged->pieces = (size_t)ki_staged_pieces(request);
     staged->piece = piece_of(request);
     if (request->group->size == 1 && is_plain(request)) {
         staged->is_local = true;
         return KITH_OK;
     }
-    staged->send_nbytes = send_side(request).count * request->coll.nbytes;
-    staged->recv_nbytes = recv_side(request).count * request->coll.nbytes;
+    staged->send_nbytes = ki_side_send(request).count * request->coll.nbytes;
+    staged->recv_nbytes = ki_side_recv(request).count * request->coll.nbytes;
     kith_status status = take_blocks(request);
     return status == KITH_OK ? make_inner(request) : status;
 }
@@ -291,7 +255,7 @@ static kith_status feed(kith_request *request)
         kith_status status = ki_stage_is_out(ctx, block, &is_out);
         if (status != KITH_OK || !is_out)
             return status;
-        side s = cut(request, send_side(request), staged->next_in);
+        ki_side s = cut(request, ki_side_send(request), staged->next_in);
         if (s.count > 0) {
             status = copy_side(request, s, block->ptr, copy_in);
             if (status == KITH_OK)
@@ -326,7 +290,7 @@ static kith_status end_piece(kith_request *request)
     ki_hier_release(staged->inner);
     staged->is_running = false;
     staged->inner->state = KI_STATE_QUEUED;
-    side s = cut(request, recv_side(request), staged->next_run++);
+    ki_side s = cut(request, ki_side_recv(request), staged->next_run++);
     if (s.count == 0)
         return KITH_OK;
     bool is_one = is_one_buffer(request->coll.kind);
@@ -380,7 +344,7 @@ static kith_status advance(kith_request *request, bool *is_done)
 static kith_status copy_local(kith_request *request, void *stream)
 {
     const kith_device *device = request->group->ctx->device;
-    side from = send_side(request), to = recv_side(request);
+    ki_side from = ki_side_send(request), to = ki_side_recv(request);
     size_t nbytes = request->coll.nbytes;
     unsigned char *source = from.base + (from.displs != NULL ? from.displs[0] * nbytes : 0);
     unsigned char *target = to.base + (to.displs != NULL ? to.displs[0] * nbytes : 0);
@@ -419,6 +383,22 @@ static kith_status step_local(kith_request *request, bool *is_done)
     return status;
 }
 
+static kith_status step_direct(kith_request *request, bool *is_done)
+{
+    struct ki_staged *staged = staged_of(request);
+    kith_status status = KITH_OK;
+    if (!staged->is_running) {
+        staged->inner->coll.sequence = request->coll.sequence;
+        staged->is_running = true;
+        status = ki_dispatch_start_part(staged->inner);
+    }
+    if (status == KITH_OK)
+        status = ki_dispatch_step(staged->inner, is_done);
+    if (status == KITH_OK && *is_done)
+        staged->is_running = false;
+    return status;
+}
+
 kith_status ki_staged_step(kith_request *request, bool *is_done)
 {
     struct ki_staged *staged = staged_of(request);
@@ -429,7 +409,9 @@ kith_status ki_staged_step(kith_request *request, bool *is_done)
         if (status != KITH_OK || !staged->is_ready)
             return status;
     }
-    return advance(request, is_done);
+    if (staged->hosts != NULL)
+        return ki_device_hosts_step(staged->hosts, is_done);
+    return staged->is_direct ? step_direct(request, is_done) : advance(request, is_done);
 }
 
 /* ---- end ---- */
@@ -437,19 +419,24 @@ kith_status ki_staged_step(kith_request *request, bool *is_done)
 void ki_staged_cancel(kith_request *request)
 {
     struct ki_staged *staged = staged_of(request);
+    if (staged->hosts != NULL)
+        ki_device_hosts_cancel(request, staged->hosts);
     if (staged->is_running)
         ki_dispatch_cancel(staged->inner);
     ki_stage_settle(request->group->ctx);
     if (staged->done != NULL)
-        request->group->ctx->device->ops->event_synchronize(request->group->ctx->device->ordinal, staged->done);
+        ki_stage_wait_event(request->group->ctx, staged->done);
 }
 
 void ki_staged_finish(kith_request *request)
 {
     struct ki_staged *staged = staged_of(request);
     kith_ctx *ctx = request->group->ctx;
+    ki_device_hosts_free(staged->hosts);
+    staged->hosts = NULL;
     if (staged->inner != NULL) {
         ki_dispatch_finish(staged->inner);
+        ki_device_plan_end(staged->inner);
         ki_request_release(staged->inner);
         staged->inner = NULL;
     }

@@ -4,8 +4,7 @@
  */
 #include "cuda.h"
 
-/* Says how much there is. */
-static kith_status no_memory(const ki_cuda_call *call, size_t nbytes)
+kith_status ki_cuda_no_memory(const ki_cuda_call *call, size_t nbytes)
 {
     size_t free_nbytes = 0, all_nbytes = 0;
     (void)call->cuda->cudaGetLastError();
@@ -24,7 +23,7 @@ kith_status ki_cuda_alloc(int ordinal, size_t nbytes, void **ptr)
         return call.status;
     const cudaError_t error = call.cuda->cudaMalloc(&memory, nbytes);
     if (error == cudaErrorMemoryAllocation)
-        return no_memory(&call, nbytes);
+        return ki_cuda_no_memory(&call, nbytes);
     const kith_status status = ki_cuda_end(&call, error, "allocating memory of a device");
     if (status == KITH_OK)
         *ptr = memory;

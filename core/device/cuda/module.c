@@ -101,8 +101,9 @@ static kith_status available(char *reason, size_t nbytes)
     }
     if (cuda->cudaDriverGetVersion(&driver) != cudaSuccess)
         driver = 0;
-    snprintf(reason, nbytes, "%d device%s, CUDA runtime %d.%d, driver for %d.%d", count, count == 1 ? "" : "s",
-             cuda->version / 1000, cuda->version % 1000 / 10, driver / 1000, driver % 1000 / 10);
+    snprintf(reason, nbytes, "%d device%s, CUDA runtime %d.%d, driver for %d.%d%s%s", count, count == 1 ? "" : "s",
+             cuda->version / 1000, cuda->version % 1000 / 10, driver / 1000, driver % 1000 / 10,
+             cuda->refused[0] != '\0' ? "; not used: " : "", cuda->refused);
     return KITH_OK;
 }
 
@@ -124,7 +125,7 @@ static kith_status current(int *ordinal)
     const ki_cuda *cuda = ki_cuda_get();
     if (cuda == NULL)
         return KITH_ERR_UNSUPPORTED;
-    const cudaError_t error = cuda->cudaGetDevice(ordinal);
+    const cudaError_t error = ki_cuda_current(cuda, ordinal);
     return error == cudaSuccess ? KITH_OK : ki_cuda_fail(error, "asking for the current device");
 }
 
@@ -206,7 +207,14 @@ static const ki_device_ops ops = {
     .stream_wait_event = ki_cuda_stream_wait_event,
     .copy = ki_cuda_copy,
     .fill = ki_cuda_fill,
+    .pool_create = ki_cuda_pool_create,
+    .pool_destroy = ki_cuda_pool_destroy,
+    .pool_alloc = ki_cuda_pool_alloc,
+    .pool_free = ki_cuda_pool_free,
+    .pool_trim = ki_cuda_pool_trim,
+    .pool_describe = ki_cuda_pool_describe,
     .compute_open = ki_cuda_compute_open,
+    .reduce = ki_cuda_reduce,
 };
 
 __attribute__((visibility("default"))) const ki_device_ops *kith_device_v1(void);

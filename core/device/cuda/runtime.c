@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "runtime.h"
+
+#include "core/base/library.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,52 +21,28 @@ static const char *const files[] = {
     "/usr/local/cuda/lib64/libcudart.so.13",
     "/usr/local/cuda/lib64/libcudart.so.12",
     "/usr/local/cuda/lib64/libcudart.so",
+    NULL,
 };
 
-static void *open_library(const char *library, char *reason, size_t reason_nbytes)
+static int find(void *handle, const char *name, void *function, char *why, size_t why_nbytes)
 {
-    if (library != NULL && library[0] != '\0') {
-        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-        const char *words = handle == NULL ? dlerror() : NULL;
-        if (handle == NULL)
-            snprintf(reason, reason_nbytes, "the CUDA runtime that cudart_library names cannot be opened: %s",
-                     words != NULL ? words : library);
-        return handle;
-    }
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        void *handle = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
-        if (handle != NULL)
-            return handle;
-    }
-    snprintf(reason, reason_nbytes,
-             "the CUDA runtime is not installed: neither libcudart.so.13 nor libcudart.so.12 is found, there or in "
-             "/usr/local/cuda/lib64 (cudart_library may name the file)");
-    return NULL;
+    if (ki_library_find(handle, name, function))
+        return 1;
+    snprintf(why, why_nbytes, "needs CUDA runtime 12.8 or newer (%s is missing)", name);
+    return 0;
 }
 
-/* Void pointers of dlsym() become functions. */
-static int find(void *handle, const char *name, void *function, char *reason, size_t reason_nbytes)
-{
-    void *symbol = dlsym(handle, name);
-    if (symbol == NULL) {
-        snprintf(reason, reason_nbytes, "needs CUDA runtime 12.8 or newer (%s is missing)", name);
-        return 0;
-    }
-    memcpy(function, &symbol, sizeof symbol);
-    return 1;
-}
-
-static int fill(void *handle, ki_cuda *cuda, char *reason, size_t reason_nbytes)
+static int fill(void *handle, ki_cuda *cuda, char *why, size_t why_nbytes)
 {
     Dl_info where;
 #define KI_CUDA_FIND(function)                                                                                         \
-    if (!find(handle, #function, &cuda->function, reason, reason_nbytes))                                              \
+    if (!find(handle, #function, &cuda->function, why, why_nbytes))                                                    \
         return 0;
     KI_CUDA_FUNCTIONS(KI_CUDA_FIND)
 #undef KI_CUDA_FIND
     /* Its name was another one in version 12. */
-    if (!find(handle, "cudaGetDeviceProperties_v2", &cuda->properties, reason, reason_nbytes) &&
-        !find(handle, "cudaGetDeviceProperties", &cuda->properties, reason, reason_nbytes))
+    if (!find(handle, "cudaGetDeviceProperties_v2", &cuda->properties, why, why_nbytes) &&
+        !find(handle, "cudaGetDeviceProperties", &cuda->properties, why, why_nbytes))
         return 0;
     void *symbol;
     memcpy(&symbol, &cuda->cudaGetDeviceCount, sizeof symbol);
@@ -75,17 +53,49 @@ static int fill(void *handle, ki_cuda *cuda, char *reason, size_t reason_nbytes)
     return 1;
 }
 
+/* Where the driver lacks one, calls that need it say so; a machine without driver has no device either. */
+static void fill_driver(ki_cuda *cuda)
+{
+    enum cudaDriverEntryPointQueryResult result;
+    void *symbol;
+#define KI_CUDA_ASK(function)                                                                                          \
+    symbol = NULL;                                                                                                     \
+    if (cuda->cudaGetDriverEntryPointByVersion(#function, &symbol, 12000, cudaEnableDefault, &result) != cudaSuccess)  \
+        symbol = NULL;                                                                                                 \
+    memcpy(&cuda->function, &symbol, sizeof symbol);
+    KI_CUDA_DRIVER_FUNCTIONS(KI_CUDA_ASK)
+#undef KI_CUDA_ASK
+    (void)cuda->cudaGetLastError();
+}
+
+/* A runtime of a newer major version than the driver's can do nothing; an older one that is there too may. */
+static int fits(void *arg, void *handle, char *why, size_t why_nbytes)
+{
+    ki_cuda *const cuda = (ki_cuda *)arg;
+    char text[256];
+    int count = 0;
+    memset(cuda, 0, sizeof *cuda);
+    if (!fill(handle, cuda, why, why_nbytes))
+        return 0;
+    const cudaError_t error = cuda->cudaGetDeviceCount(&count);
+    (void)cuda->cudaGetLastError();
+    if (error == cudaErrorInsufficientDriver) {
+        snprintf(why, why_nbytes, "CUDA runtime %d.%d: %s", cuda->version / 1000, cuda->version % 1000 / 10,
+                 ki_cuda_words(cuda, error, text, sizeof text));
+        return 0;
+    }
+    fill_driver(cuda);
+    return 1;
+}
+
 const ki_cuda *ki_cuda_open(const char *library, char *reason, size_t reason_nbytes)
 {
+    char refused[sizeof table.refused];
+    const ki_library_search search = { "the CUDA runtime", "cudart_library", library, files, fits, &table };
     pthread_mutex_lock(&lock);
     if (!is_open) {
-        void *handle = open_library(library, reason, reason_nbytes);
-        if (handle != NULL) {
-            memset(&table, 0, sizeof table);
-            is_open = fill(handle, &table, reason, reason_nbytes);
-            if (!is_open)
-                dlclose(handle);
-        }
+        is_open = ki_library_open(&search, reason, reason_nbytes, refused, sizeof refused) != NULL;
+        memcpy(table.refused, refused, sizeof refused);
     }
     pthread_mutex_unlock(&lock);
     return is_open ? &table : NULL;
@@ -97,54 +107,11 @@ const char *ki_cuda_words(const ki_cuda *cuda, cudaError_t error, char *text, si
     return text;
 }
 
-cudaError_t ki_cuda_enter(const ki_cuda *cuda, int ordinal, int *before)
-{
-    cudaError_t error = cuda->cudaGetDevice(before);
-    if (error != cudaSuccess)
-        *before = ordinal;
-    return *before == ordinal && error == cudaSuccess ? cudaSuccess : cuda->cudaSetDevice(ordinal);
-}
-
-void ki_cuda_leave(const ki_cuda *cuda, int ordinal, int before)
-{
-    if (before != ordinal)
-        (void)cuda->cudaSetDevice(before);
-}
-
 /* Room for structures of versions that are newer than the headers. */
-typedef union attributes_room {
-    struct cudaPointerAttributes attributes;
-    char room[512];
-} attributes_room;
-
 typedef union properties_room {
     struct cudaDeviceProp properties;
     char room[8192];
 } properties_room;
-
-cudaError_t ki_cuda_memory_kind(const ki_cuda *cuda, const void *ptr, kith_memory *memory, int *ordinal)
-{
-    attributes_room asked;
-    memset(&asked, 0, sizeof asked);
-    const cudaError_t error = cuda->cudaPointerGetAttributes(&asked.attributes, ptr);
-    *memory = KITH_MEMORY_HOST;
-    *ordinal = -1;
-    if (error == cudaErrorInvalidValue) { /* what CUDA said of foreign memory before version 11 */
-        (void)cuda->cudaGetLastError();
-        return cudaSuccess;
-    }
-    if (error != cudaSuccess)
-        return error;
-    if (asked.attributes.type == cudaMemoryTypeHost)
-        *memory = KITH_MEMORY_PINNED;
-    if (asked.attributes.type == cudaMemoryTypeDevice)
-        *memory = KITH_MEMORY_DEVICE;
-    if (asked.attributes.type == cudaMemoryTypeManaged)
-        *memory = KITH_MEMORY_MANAGED;
-    if (*memory == KITH_MEMORY_DEVICE || *memory == KITH_MEMORY_MANAGED)
-        *ordinal = asked.attributes.device;
-    return cudaSuccess;
-}
 
 cudaError_t ki_cuda_name(const ki_cuda *cuda, int ordinal, char name[128], unsigned char uuid[16])
 {
