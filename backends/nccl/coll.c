@@ -4,7 +4,6 @@
  *
  *   reduce_scatter_v    a reduce to each rank          all_gather_v   a broadcast from each rank
  *   gather, scatter, their v-forms, all_to_all_v, and all_to_all before 2.28: sends and receives
- *   barrier             an all_reduce of one word of the group's own
  *
  * In place. NCCL knows all_gather and reduce_scatter in the own block. A reduce_scatter whose result goes to the start
  * of its input is made in the own block and then copied. all_to_all in place goes through a scratch of the group, a
@@ -284,7 +283,6 @@ static ncclResult_t reduce_scatter_any(call *c, size_t step, bool *is_last)
 ncclResult_t nccl_coll_issue(nccl_line *line, nccl_op *op, bool *is_last)
 {
     const kith_be_coll *k = op->coll;
-    nccl_group *group = line->group;
     call c = { .line = line,
                .nccl = line->be->nccl,
                .coll = k,
@@ -319,8 +317,8 @@ ncclResult_t nccl_coll_issue(nccl_line *line, nccl_op *op, bool *is_last)
         return c.send == c.recv ? all_to_all_in_place(&c, op->step, is_last) : all_to_all_apart(&c);
     case KITH_ALL_TO_ALL_V:
         return all_to_all_v(&c);
-    case KITH_BARRIER:
-        return c.nccl->ncclAllReduce(group->word, group->word, 1, ncclUint32, ncclSum, line->comm, line->stream);
+    case KITH_BARRIER: /* has no buffers, so it is the host's; nccl_query() says so */
+        break;
     }
     return ncclInvalidArgument;
 }
@@ -375,8 +373,11 @@ void nccl_coll_cancel(void *handle, kith_be_slot *slot)
     int before = 0;
     pthread_mutex_lock(&group->lock);
     ki_cuda_enter(group->be->cuda, group->be->device, &before);
-    if (op->state != OP_ENDED)
-        nccl_line_break(&group->line, KITH_ERR_ABORTED, "an operation was cancelled");
+    if (op->state != OP_ENDED) { /* the group is over: messages that wait for what never comes end with it */
+        nccl_line *list = NULL;
+        nccl_group_mark_broken(group, KITH_ERR_ABORTED, "an operation was cancelled", &list);
+        nccl_lines_end(list);
+    }
     op->state = OP_ENDED;
     op->status = KITH_ERR_ABORTED;
     nccl_op_release(op);

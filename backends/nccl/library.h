@@ -42,6 +42,8 @@
 #define NCCL_LATER_FUNCTIONS(X)                                                                                        \
     X(ncclCommRegister)                                                                                                \
     X(ncclCommDeregister)                                                                                              \
+    X(ncclCommRevoke)                                                                                                  \
+    X(ncclCommSplit)                                                                                                   \
     X(ncclAlltoAll)
 
 typedef struct nccl_functions {

@@ -14,39 +14,55 @@ kith_status nccl_line_open(nccl_line *line, nccl_group *group)
     line->be = group->be;
     line->group = group;
     line->waiting_end = &line->waiting;
-    cudaError_t error = line->be->cuda->cudaStreamCreateWithFlags(&line->stream, cudaStreamNonBlocking);
+    cudaError_t error =
+        line->be->cuda->cudaStreamCreateWithPriority(&line->stream, cudaStreamNonBlocking, line->be->stream_priority);
     return error == cudaSuccess ? KITH_OK : nccl_cuda_fail(line->be, "a stream could not be made", error);
 }
 
 /* In the size that NCCL 2.19 knows. */
-static ncclConfig_t make_config(const nccl_line *line)
+ncclConfig_t nccl_line_config(const nccl_line *line)
 {
     const nccl_be *be = line->be;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.size = (offsetof(ncclConfig_t, splitShare) + sizeof config.splitShare + 7) & ~(size_t)7;
     config.version = NCCL_VERSION(2, 19, 0);
-    config.blocking = be->is_blocking && line == &line->group->line; /* two ranks that send first would both stand */
+    config.blocking = be->is_blocking;
+    bool is_of_messages = line != &line->group->line;
+    int most = be->max_ctas;
+    if (is_of_messages && (most == 0 || be->message_ctas < most))
+        most = be->message_ctas;
     if (be->min_ctas > 0)
-        config.minCTAs = be->min_ctas;
-    if (be->max_ctas > 0)
-        config.maxCTAs = be->max_ctas;
+        config.minCTAs = most > 0 && be->min_ctas > most ? most : be->min_ctas;
+    if (most > 0)
+        config.maxCTAs = most;
     config.netName = be->net;
     return config;
 }
 
+static void fail_in_words(nccl_line *line, ncclResult_t result, const char *what, const char *words)
+{
+    char text[sizeof line->why];
+    snprintf(text, sizeof text, "%s: %s", what, words);
+    nccl_line_break(line, nccl_status(result), text);
+}
+
 static void fail_with(nccl_line *line, ncclResult_t result, const char *what)
 {
-    char words[300], text[sizeof line->why];
-    snprintf(text, sizeof text, "%s: %s", what, nccl_words(line->be, line->comm, result, words, sizeof words));
-    nccl_line_break(line, nccl_status(result), text);
+    char words[300];
+    fail_in_words(line, result, what, nccl_words(line->be, line->comm, result, words, sizeof words));
 }
 
 kith_status nccl_line_make(nccl_line *line, const ncclUniqueId *id, int rank, int size)
 {
     const nccl_be *be = line->be;
-    ncclConfig_t config = make_config(line);
+    ncclConfig_t config = nccl_line_config(line);
     line->rank = rank;
     line->size = size;
+    if (be->is_blocking && (line->task = nccl_task_make(line, id, &config)) != NULL) {
+        line->state = LINE_MAKING;
+        return KITH_OK;
+    }
+    config.blocking = 0; /* without a thread for it */
     ncclResult_t result = be->nccl->ncclCommInitRankConfig(&line->comm, size, *id, rank, &config);
     if (result == ncclSuccess || result == ncclInProgress) {
         line->state = result == ncclSuccess ? LINE_READY : LINE_MAKING;
@@ -152,9 +168,12 @@ static ncclResult_t give(nccl_line *line)
 {
     line->state = LINE_ISSUING;
     line->is_last_step = true;
+    if (line->be->is_blocking && line->size > 1 && nccl_is_new_shape(line) &&
+        (line->task = nccl_task_issue(line)) != NULL)
+        return ncclInProgress;
     if (line->issuing->coll != NULL)
         return nccl_coll_issue(line, line->issuing, &line->is_last_step);
-    return nccl_messages_issue(line);
+    return nccl_messages_issue(line, line->issuing);
 }
 
 static ncclResult_t begin_next(nccl_line *line)
@@ -198,9 +217,31 @@ static ncclResult_t ask(const nccl_line *line)
     return answer != ncclSuccess ? answer : result;
 }
 
+/* What the task's call has returned. false: it has not. */
+static bool collect(nccl_line *line)
+{
+    const char *words = "", *what = "an operation failed";
+    if (!nccl_task_is_done(line->task))
+        return false;
+    nccl_task *task = line->task;
+    line->task = NULL;
+    ncclResult_t result = nccl_task_result(task, &line->comm, &line->is_last_step, &words);
+    if (line->state == LINE_MAKING)
+        what = "a communicator could not be made";
+    if (line->state == LINE_MAKING && result != ncclSuccess)
+        line->comm = NULL;
+    if (result != ncclSuccess && result != ncclInProgress)
+        fail_in_words(line, result, what, words);
+    nccl_task_release(task);
+    return true;
+}
+
 void nccl_line_advance(nccl_line *line)
 {
-    while (line->state == LINE_MAKING || line->state == LINE_READY || line->state == LINE_ISSUING) {
+    if (line->task != NULL && !collect(line))
+        return;
+    while (line->task == NULL &&
+           (line->state == LINE_MAKING || line->state == LINE_READY || line->state == LINE_ISSUING)) {
         bool is_made = line->state != LINE_MAKING;
         ncclResult_t result = line->state == LINE_READY ? ncclSuccess : ask(line);
         if (result == ncclInProgress)
@@ -212,51 +253,7 @@ void nccl_line_advance(nccl_line *line)
     }
 }
 
-/* ---- ends ---- */
-
-static void end_all(nccl_line *line, nccl_op **list, kith_status status)
-{
-    while (*list != NULL) {
-        nccl_op *op = *list;
-        line->has_broken_batch |= op->batch != 0 && op->batch == line->group->batch;
-        *list = op->next;
-        op->next = NULL;
-        op->state = OP_ENDED;
-        op->status = status;
-    }
-}
-
-/* Until nobody writes to a buffer any more. What a caller's stream holds back is the caller's to release. */
-static void drain(nccl_line *line)
-{
-    int64_t deadline_ns = nccl_now_ns() + (int64_t)NCCL_DRAIN_MS * 1000000;
-    while (line->stream != NULL && line->be->cuda->cudaStreamQuery(line->stream) == cudaErrorNotReady) {
-        (void)line->be->cuda->cudaGetLastError(); /* not the program's next answer */
-        if (nccl_now_ns() > deadline_ns) {
-            line->be->host->log(line->be->host->cookie, KITH_LOG_WARN,
-                                "an aborted communicator's stream does not become empty");
-            return;
-        }
-        nccl_pause();
-    }
-}
-
-void nccl_line_break(nccl_line *line, kith_status status, const char *why)
-{
-    if (line->state == LINE_BROKEN)
-        return;
-    line->state = LINE_BROKEN;
-    line->failure = status;
-    snprintf(line->why, sizeof line->why, "%s", why);
-    if (line->comm != NULL)
-        line->be->nccl->ncclCommAbort(line->comm);
-    line->comm = NULL;
-    line->factor_count = 0;
-    end_all(line, &line->issuing, status);
-    end_all(line, &line->waiting, status);
-    line->waiting_end = &line->waiting;
-    drain(line);
-}
+/* ---- what became of an operation ---- */
 
 kith_status nccl_line_fail(const nccl_line *line)
 {
@@ -290,46 +287,4 @@ kith_status nccl_op_test(nccl_op *op, int *is_done)
     op->status = line->failure;
     nccl_op_release(op);
     return nccl_line_fail(line);
-}
-
-void nccl_line_finalize(nccl_line *line)
-{
-    if (line->comm == NULL || line->state == LINE_BROKEN)
-        return;
-    if (line->state == LINE_MAKING) { /* the peer never came */
-        nccl_line_break(line, KITH_ERR_ABORTED, "the group was destroyed");
-        return;
-    }
-    nccl_factors_free(line);
-    ncclResult_t result = line->be->nccl->ncclCommFinalize(line->comm);
-    line->is_finalizing = result == ncclSuccess || result == ncclInProgress;
-}
-
-static bool is_final(nccl_line *line, int64_t deadline_ns)
-{
-    ncclResult_t result = ncclInProgress;
-    while (line->is_finalizing) {
-        if (line->be->nccl->ncclCommGetAsyncError(line->comm, &result) != ncclSuccess)
-            return false;
-        if (result != ncclInProgress)
-            return result == ncclSuccess;
-        if (nccl_now_ns() > deadline_ns)
-            return false;
-        nccl_pause();
-    }
-    return false;
-}
-
-void nccl_line_close(nccl_line *line, int64_t deadline_ns)
-{
-    if (line->comm != NULL && is_final(line, deadline_ns))
-        line->be->nccl->ncclCommDestroy(line->comm);
-    else if (line->comm != NULL) /* a peer keeps its side: ours goes alone */
-        line->be->nccl->ncclCommAbort(line->comm);
-    line->comm = NULL;
-    line->state = LINE_BROKEN;
-    line->failure = KITH_ERR_ABORTED;
-    if (line->stream != NULL)
-        line->be->cuda->cudaStreamDestroy(line->stream);
-    line->stream = NULL;
 }

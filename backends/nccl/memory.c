@@ -4,6 +4,17 @@
  */
 #include "backend.h"
 
+static void deregister(const nccl_group *group, const nccl_memory *memory)
+{
+    const nccl_be *be = group->be;
+    int before = 0;
+    if (group->line.comm == NULL || be->nccl->ncclCommDeregister == NULL)
+        return; /* went with its communicator */
+    ki_cuda_enter(be->cuda, be->device, &before);
+    be->nccl->ncclCommDeregister(group->line.comm, memory->handle);
+    ki_cuda_leave(be->cuda, be->device, before);
+}
+
 /* Each member registers its own; the exchange tells whether all could. */
 kith_status nccl_mem_register(void *handle, void *ptr, size_t nbytes)
 {
@@ -12,6 +23,7 @@ kith_status nccl_mem_register(void *handle, void *ptr, size_t nbytes)
     const kith_be_host *host = be->host;
     char words[300];
     unsigned char mine = 0;
+    int before = 0;
     nccl_memory *memory = (nccl_memory *)host->alloc(host->cookie, sizeof *memory, 64);
     unsigned char *all = (unsigned char *)host->alloc(host->cookie, (size_t)group->size, 64);
     kith_status status = KITH_OK;
@@ -24,7 +36,9 @@ kith_status nccl_mem_register(void *handle, void *ptr, size_t nbytes)
         status = host->fail(KITH_ERR_BUSY, "backend nccl, group '%s': a buffer is registered while nothing runs",
                             group->name);
     if (status == KITH_OK) {
+        ki_cuda_enter(be->cuda, be->device, &before); /* NCCL takes the thread's device for the buffer's */
         ncclResult_t result = be->nccl->ncclCommRegister(group->line.comm, ptr, nbytes, &memory->handle);
+        ki_cuda_leave(be->cuda, be->device, before);
         if (result != ncclSuccess)
             status = host->fail(nccl_status(result), "backend nccl, group '%s': a buffer cannot be registered: %s",
                                 group->name, nccl_words(be, group->line.comm, result, words, sizeof words));
@@ -38,8 +52,8 @@ kith_status nccl_mem_register(void *handle, void *ptr, size_t nbytes)
         memory->next = group->memories;
         group->memories = memory;
         memory = NULL;
-    } else if (is_registered && group->line.comm != NULL) {
-        be->nccl->ncclCommDeregister(group->line.comm, memory->handle);
+    } else if (is_registered) {
+        deregister(group, memory);
     }
     pthread_mutex_unlock(&group->lock);
     host->free(host->cookie, memory);
@@ -60,8 +74,8 @@ kith_status nccl_mem_deregister(void *handle, void *ptr)
             break;
         }
     }
-    if (memory != NULL && group->line.comm != NULL && be->nccl->ncclCommDeregister != NULL)
-        be->nccl->ncclCommDeregister(group->line.comm, memory->handle);
+    if (memory != NULL)
+        deregister(group, memory);
     pthread_mutex_unlock(&group->lock);
     if (memory == NULL)
         return be->host->fail(KITH_ERR_INVALID_ARG, "backend nccl, group '%s': this buffer is not registered",

@@ -230,14 +230,14 @@ kith_status nccl_recv_start(void *group, const kith_be_msg *msg, kith_be_slot *s
     return start_locked(group, msg, slot, false);
 }
 
-ncclResult_t nccl_messages_issue(nccl_line *line)
+ncclResult_t nccl_messages_issue(nccl_line *line, const nccl_op *first)
 {
     const nccl_functions *nccl = line->be->nccl;
     ncclResult_t result = ncclSuccess;
-    bool is_group = line->issuing->next != NULL;
+    bool is_group = first->next != NULL;
     if (is_group)
         nccl->ncclGroupStart();
-    for (const nccl_op *op = line->issuing; op != NULL; op = op->next) {
+    for (const nccl_op *op = first; op != NULL; op = op->next) {
         int peer = 1 - line->rank;
         if (op->is_send)
             result = nccl->ncclSend(op->msg->buffer, op->msg->nbytes, ncclUint8, peer, line->comm, line->stream);

@@ -84,6 +84,8 @@ kith_status nccl_query(void *handle, const kith_be_query *query, kith_be_answer 
     const nccl_group *group = (const nccl_group *)handle;
     bool is_reduction = nccl_is_reduction(query->kind);
     memset(answer, 0, sizeof *answer);
+    if (query->kind == KITH_BARRIER) /* has no buffers, so none on a device */
+        return KITH_OK;
     if (is_reduction && !can_reduce(group, query))
         return KITH_OK;
     answer->is_native = 1;

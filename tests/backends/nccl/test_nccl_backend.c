@@ -5,6 +5,7 @@
  */
 #include "device.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -334,11 +335,15 @@ static void registration(stub *s)
 {
     int *x = device_ints(MANY, 1);
     started op;
+    CUDA(cudaSetDevice(3)); /* not the context's: NCCL is called on that one all the same */
     CHECK_EQUAL(s->backend->mem_register(s->world->group, x, MANY * sizeof *x), KITH_OK);
+    CUDA(cudaSetDevice(s->host.rank));
     all_reduce(s->world, &op, x, x, MANY, NULL);
     CHECK_EQUAL(wait_coll(s->world, &op), KITH_OK);
     expect_ints(x, MANY, s->host.size);
+    CUDA(cudaSetDevice(3));
     CHECK_EQUAL(s->backend->mem_deregister(s->world->group, x), KITH_OK);
+    CUDA(cudaSetDevice(s->host.rank));
     CHECK_EQUAL(s->backend->mem_deregister(s->world->group, x), KITH_ERR_INVALID_ARG);
     device_free(x);
 }
@@ -347,6 +352,43 @@ static void test_registration(void **state)
 {
     (void)state;
     assert_int_equal(run_on(2, registration), 0);
+}
+
+/* What only a simulated NCCL tells; false: this is a real one, and there is nothing to compare. */
+static bool ask_simulation(const char *name, void *function)
+{
+    void *handle = dlopen(getenv("KITH_NCCL_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = handle != NULL ? dlsym(handle, name) : NULL;
+    memcpy(function, &symbol, sizeof symbol);
+    if (handle != NULL)
+        dlclose(handle);
+    return symbol != NULL;
+}
+
+/* The kernel of a message is small, that of a collective what NCCL likes. */
+static void ctas(stub *s)
+{
+    int (*most_ctas)(int ranks);
+    started op;
+    if (!ask_simulation("sim_nccl_most_ctas", &most_ctas))
+        return;
+    int *x = device_ints(10, 7), next = s->host.rank ^ 1;
+    if (s->host.rank < 2) {
+        message(s->world, &op, s->host.rank == 0, x, 10, next, 0);
+        CHECK_EQUAL(stub_wait(s->world, &op.slot, NULL), KITH_OK);
+        CHECK_EQUAL(most_ctas(2), atoi(s->host.setting(s->host.cookie, "nccl_message_ctas", "4")));
+    }
+    CHECK_EQUAL(most_ctas(s->host.size), 0);
+    device_free(x);
+}
+
+static void test_ctas(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on(3, ctas), 0);
+    stub_set("nccl_message_ctas", "8");
+    assert_int_equal(run_on(3, ctas), 0);
+    stub_set("nccl_message_ctas", "4");
 }
 
 /* ---- how it ends ---- */
@@ -389,6 +431,107 @@ static void test_abort(void **state)
 {
     (void)state;
     assert_int_equal(run_on(4, aborting), 0);
+}
+
+/* Ranks 0 and 1 of 4 have operations in three groups that the others never come to: all are aborted at once, or one
+ * after the other, and each is over soon. */
+static void abort_in_pieces(stub *s, bool is_together)
+{
+    stub_group *groups[3];
+    void *handles[3];
+    started op[3], message_op[3];
+    int *x = device_ints(1000, 7);
+    for (int i = 0; i < 3; i++) {
+        groups[i] = stub_group_make(s, everybody, s->host.size);
+        handles[i] = groups[i]->group;
+        all_reduce(groups[i], &op[i], x + 100, x + 100, 100, NULL); /* makes NCCL connect */
+        CHECK_EQUAL(wait_coll(groups[i], &op[i]), KITH_OK);
+        message(groups[i], &message_op[i], s->host.rank % 2 == 0, x, 10, s->host.rank ^ 1, 0);
+        CHECK_EQUAL(stub_wait(groups[i], &message_op[i].slot, NULL), KITH_OK);
+    }
+    stub_barrier(s);
+    if (s->host.rank < 2) {
+        for (int i = 0; i < 3; i++) {
+            all_reduce(groups[i], &op[i], x, x, 100, NULL);
+            if (s->host.rank == 0)
+                message(groups[i], &message_op[i], true, x, 10, 1, 0); /* whose receive is never posted */
+        }
+        for (int64_t end = now_ms() + 20; now_ms() < end;)
+            s->backend->progress(s->be);
+        int64_t start = now_ms();
+        if (is_together)
+            s->backend->groups_abort(handles, 3);
+        for (int i = 0; !is_together && i < 3; i++)
+            s->backend->group_abort(handles[i]);
+        CHECK(now_ms() - start < 1500); /* less than the time after which a stream is given up */
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQUAL(wait_coll(groups[i], &op[i]), KITH_ERR_ABORTED);
+            if (s->host.rank == 0)
+                CHECK_EQUAL(stub_wait(groups[i], &message_op[i].slot, NULL), KITH_ERR_ABORTED);
+        }
+    }
+    stub_barrier(s);
+    for (int i = 0; i < 3; i++)
+        stub_group_free(groups[i]);
+    device_free(x);
+}
+
+static void aborting_together(stub *s)
+{
+    abort_in_pieces(s, true);
+}
+
+static void aborting_in_turn(stub *s)
+{
+    abort_in_pieces(s, false);
+}
+
+static void test_aborts(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on(4, aborting_together), 0);
+    assert_int_equal(run_on(4, aborting_in_turn), 0);
+}
+
+/* The device has room for one kernel of NCCL (KITH_SIMGPU_NCCL_KERNELS): those of the later groups are behind it. */
+static void test_crowded(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on(4, aborting_together), 0);
+}
+
+/* A message that is cancelled does not wait for what other lines of the device run. */
+static void cancelling_beside(stub *s)
+{
+    stub_group *other = stub_group_make(s, everybody, s->host.size);
+    int *x = device_ints(1000, 7);
+    started op, message_op;
+    all_reduce(other, &op, x, x, 100, NULL);
+    CHECK_EQUAL(wait_coll(other, &op), KITH_OK);
+    message(s->world, &message_op, s->host.rank == 0, x + 500, 10, 1 - s->host.rank, 0);
+    CHECK_EQUAL(stub_wait(s->world, &message_op.slot, NULL), KITH_OK);
+    stub_barrier(s);
+    if (s->host.rank == 0) {
+        all_reduce(other, &op, x, x, 100, NULL);
+        message(s->world, &message_op, true, x + 500, 10, 1, 0);
+        for (int64_t end = now_ms() + 20; now_ms() < end;)
+            s->backend->progress(s->be);
+        int64_t start = now_ms();
+        s->backend->msg_cancel(s->world->group, &message_op.slot);
+        CHECK(now_ms() - start < 1500);
+    }
+    stub_barrier(s);
+    if (s->host.rank == 1)
+        all_reduce(other, &op, x, x, 100, NULL);
+    CHECK_EQUAL(wait_coll(other, &op), KITH_OK); /* the other line is whole */
+    stub_group_free(other);
+    device_free(x);
+}
+
+static void test_cancel_beside(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on(2, cancelling_beside), 0);
 }
 
 /* A receive that nobody serves is taken back, and the direction lives on; one that NCCL has ends its direction
@@ -504,6 +647,7 @@ static void old_library(stub *s)
     CHECK_EQUAL(s->backend->mem_register(s->world->group, x, 4000), KITH_ERR_UNSUPPORTED);
     device_free(x);
     CHECK(stub_colls(s, true) > 100);
+    abort_in_pieces(s, true);
 }
 
 static void test_old(void **state)
@@ -529,7 +673,7 @@ static void test_reasons(void **state)
     (void)state;
     snprintf(here, sizeof here, "%s", getenv("KITH_NCCL_LIBRARY"));
     setenv("KITH_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
-    expect_reason("KITH_NCCL_LIBRARY=/nowhere/libnccl.so.2 cannot be loaded");
+    expect_reason("NCCL that KITH_NCCL_LIBRARY names cannot be opened: /nowhere/libnccl.so.2");
     setenv("KITH_NCCL_LIBRARY", getenv("KITH_CUDART_LIBRARY"), 1);
     expect_reason("this libnccl does not tell its version");
     setenv("KITH_NCCL_LIBRARY", here, 1);
@@ -543,10 +687,9 @@ static void test_reasons(void **state)
 
 static void test_settings(void **state)
 {
-    static const char *const wrong[][2] = { { "nccl_max_ctas", "65" },
-                                            { "nccl_min_ctas", "x" },
-                                            { "nccl_p2p", "perhaps" },
-                                            { "nccl_shm", "no" },
+    static const char *const wrong[][2] = { { "nccl_max_ctas", "65" },    { "nccl_min_ctas", "x" },
+                                            { "nccl_message_ctas", "0" }, { "nccl_message_ctas", "33" },
+                                            { "nccl_p2p", "perhaps" },    { "nccl_shm", "no" },
                                             { "nccl_launch", "sometime" } };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -557,23 +700,54 @@ static void test_settings(void **state)
         stub_set(wrong[i][0], wrong[i][1]);
         assert_int_equal(backend->open(&host, &be), KITH_ERR_INVALID_ARG);
         assert_non_null(strstr(stub_error(), wrong[i][0]));
-        stub_set(wrong[i][0], strcmp(wrong[i][0], "nccl_launch") == 0 ? "nonblocking"
-                              : strstr(wrong[i][0], "ctas") != NULL   ? "0"
-                                                                      : "auto");
+        stub_set(wrong[i][0], strcmp(wrong[i][0], "nccl_launch") == 0  ? "nonblocking"
+                              : strstr(wrong[i][0], "message") != NULL ? "4"
+                              : strstr(wrong[i][0], "ctas") != NULL    ? "0"
+                                                                       : "auto");
         host.device = -1;
         assert_int_equal(backend->open(&host, &be), KITH_ERR_UNSUPPORTED);
         assert_non_null(strstr(stub_error(), "has no device"));
     }
 }
 
-static void test_blocking(void **state)
+/* The first operation of a shape may wait for others, and is another thread's; the rest is launched by the call. */
+static void launches(stub *s)
+{
+    bool is_blocking = strcmp(s->host.setting(s->host.cookie, "nccl_launch", "auto"), "nonblocking") != 0;
+    int (*own_launches)(void);
+    started op;
+    if (!ask_simulation("sim_nccl_launches_here", &own_launches))
+        return;
+    int *x = device_ints(1000, 1);
+    for (size_t count = 10; count <= 1000; count *= 10)
+        for (int i = 0; i < 4; i++) {
+            int before = own_launches();
+            all_reduce(s->world, &op, x, x, count, NULL);
+            CHECK_EQUAL(own_launches() - before, i > 0 || !is_blocking);
+            CHECK_EQUAL(wait_coll(s->world, &op), KITH_OK);
+        }
+    for (int i = 0; i < 3; i++) {
+        int before = own_launches();
+        message(s->world, &op, s->host.rank == 0, x, 10 + (size_t)i, 1 - s->host.rank, 0);
+        CHECK_EQUAL(stub_wait(s->world, &op.slot, NULL), KITH_OK);
+        CHECK_EQUAL(own_launches() - before, i > 0 || !is_blocking);
+    }
+    device_free(x);
+}
+
+static void test_launches(void **state)
 {
     (void)state;
+    assert_int_equal(run_on(2, launches), 0);
     stub_set("nccl_launch", "blocking");
-    stub_set("nccl_max_ctas", "4");
+    assert_int_equal(run_on(2, launches), 0);
+    stub_set("nccl_launch", "nonblocking");
+    assert_int_equal(run_on(2, launches), 0);
     assert_int_equal(run_on(2, streams), 0);
     assert_int_equal(run_on(4, batches), 0);
-    stub_set("nccl_launch", "nonblocking");
+    assert_int_equal(run_on(4, aborting), 0);
+    assert_int_equal(run_on(4, aborting_together), 0);
+    stub_set("nccl_launch", "auto");
 }
 
 /* Each argument is a run of its own: the simulator reads the failure to inject once, and a process that has asked for
@@ -581,11 +755,13 @@ static void test_blocking(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_colls),          cmocka_unit_test(test_premul),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_streams),        cmocka_unit_test(test_messages), cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_crossed_groups), cmocka_unit_test(test_abort),    cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_registration),   cmocka_unit_test(test_blocking),
+        cmocka_unit_test(test_colls),          cmocka_unit_test(test_premul),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_streams),        cmocka_unit_test(test_messages),      cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_crossed_groups), cmocka_unit_test(test_abort),         cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_registration),   cmocka_unit_test(test_launches),      cmocka_unit_test(test_aborts),
+        cmocka_unit_test(test_ctas),           cmocka_unit_test(test_cancel_beside),
     };
+    const struct CMUnitTest crowded[] = { cmocka_unit_test(test_crowded) };
     const struct CMUnitTest libraries[] = { cmocka_unit_test(test_reasons), cmocka_unit_test(test_settings) };
     const struct CMUnitTest old[] = { cmocka_unit_test(test_old) };
     const struct CMUnitTest injected_async[] = { cmocka_unit_test(test_asynchronous) };
@@ -604,6 +780,8 @@ int main(int argc, char **argv)
         return cmocka_run_group_tests_name("nccl, version 2.19", old, NULL, NULL);
     if (argc > 1 && strcmp(argv[1], "async") == 0)
         return cmocka_run_group_tests_name("nccl, asynchronous error", injected_async, NULL, NULL);
+    if (argc > 1 && strcmp(argv[1], "crowded") == 0)
+        return cmocka_run_group_tests_name("nccl, kernels behind each other", crowded, NULL, NULL);
     if (argc > 1 && strcmp(argv[1], "init") == 0)
         return cmocka_run_group_tests_name("nccl, one rank cannot join", injected_init, NULL, NULL);
     return cmocka_run_group_tests_name("nccl", tests, NULL, NULL);

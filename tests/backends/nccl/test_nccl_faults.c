@@ -5,6 +5,7 @@
  */
 #include "conformance/harness.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -170,6 +171,39 @@ static void test_kill(void **state)
     assert_int_equal(run("nccl", killed, true, false, true), 0);
 }
 
+/* Operations of three groups stand on the device when the rank dies: the abort of one must not wait for the others'. */
+static void killed_in_groups(rank_info *info)
+{
+    kith_group *groups[3];
+    kith_request *requests[3];
+    REQUIRE_OK(join_ranks(info, NULL, &info->ctx));
+    info->world = kith_world(info->ctx);
+    float *x = filled(info, 0);
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(kith_group_dup(info->world, NULL, &groups[i]));
+        REQUIRE_OK(kith_all_reduce(groups[i], x, x, COUNT, KITH_F32, KITH_SUM));
+    }
+    REQUIRE_OK(kith_barrier(info->world));
+    if (info->rank == 2)
+        kill(getpid(), SIGKILL);
+    double start = seconds();
+    for (int i = 0; i < 3; i++)
+        REQUIRE_OK(
+            kith_all_reduce_start(groups[i], x + 1000 * i, x + 1000 * i, 1000, KITH_F32, KITH_SUM, &requests[i]));
+    for (int i = 0; i < 3; i++)
+        REQUIRE_STATUS(kith_wait(&requests[i]), KITH_ERR_PEER_FAILED);
+    REQUIRE(seconds() - start < 10);
+    expect(info, x, 0);
+    let_go(info, x);
+    kith_abandon(info->ctx);
+}
+
+static void test_kill_in_groups(void **state)
+{
+    (void)state;
+    assert_int_equal(run("nccl", killed_in_groups, true, false, true), 0);
+}
+
 /* ---- different calls, in check mode: nothing is given to NCCL ---- */
 
 static void mismatched(rank_info *info)
@@ -194,8 +228,7 @@ static void test_mismatch(void **state)
     assert_int_equal(run("nccl", mismatched, false, true, false), 0);
 }
 
-/* ---- NCCL notices something on one rank (KITH_SIMGPU_FAULT): it knows why, and aborts the group for the others
- * ---- */
+/* ---- NCCL notices something on one rank (KITH_SIMGPU_FAULT): it knows why, and the others end, too ---- */
 
 static void asynchronous(rank_info *info)
 {
@@ -208,11 +241,14 @@ static void asynchronous(rank_info *info)
         snprintf(detail, sizeof detail, "%s", kith_error_detail());
         REQUIRE(status == KITH_ERR_PEER_FAILED);
         REQUIRE_TEXT(detail, "injected: a peer's connection closed");
-        REQUIRE_OK(kith_group_abort(info->world));
-    } else if (status != KITH_ERR_ABORTED && status != KITH_ERR_PEER_FAILED) {
-        rank_fail(__FILE__, __LINE__, "wanted aborted, got %s: %s", kith_status_name(status), kith_error_detail());
+    } else {
+        REQUIRE_STATUS(status, KITH_ERR_PEER_FAILED);
+        REQUIRE_DETAIL("an operation failed on rank 1 (world rank 1)");
     }
     let_go(info, x);
+    atomic_fetch_add(&info->board->counters[0], 1);
+    while (atomic_load(&info->board->counters[0]) < info->size) /* leaving would tell them, too */
+        usleep(1000);
 }
 
 static void asynchronous_and_leave(rank_info *info)
@@ -227,6 +263,53 @@ static void test_async(void **state)
 {
     (void)state;
     assert_int_equal(run("nccl", asynchronous_and_leave, true, false, false), 0);
+}
+
+/* ---- a message that one rank cannot post: nobody waits for it ---- */
+
+static void exchanges(rank_info *info, const char *backend, const char *fault)
+{
+    if (info->rank == 1)
+        REQUIRE(setenv("KITH_SIMGPU_FAULT", fault, 1) == 0);
+    REQUIRE_OK(join_ranks(info, NULL, &info->ctx));
+    info->world = kith_world(info->ctx);
+    REQUIRE(strcmp(kith_group_device_backend(info->world), backend) == 0);
+    float *x = filled(info, 1), *y = filled(info, 2);
+    int next = (info->rank + 1) % info->size, before = (info->rank + info->size - 1) % info->size;
+    kith_status status = KITH_OK;
+    for (int i = 0; i < 10 && status == KITH_OK; i++)
+        status = kith_sendrecv(info->world, x, COUNT, next, 1, y, COUNT, before, 1, KITH_F32);
+    if (info->rank == 1) {
+        REQUIRE(status == KITH_ERR_NO_MEMORY && kith_group_status(info->world) == status);
+        REQUIRE_DETAIL("out of memory");
+    } else { /* by the word of rank 1, or by the mark that it left in the transport */
+        REQUIRE(status == KITH_ERR_PEER_FAILED || (status == KITH_ERR_ABORTED && strcmp(backend, "staged") == 0));
+        REQUIRE_DETAIL("rank 1");
+    }
+    let_go(info, x);
+    let_go(info, y);
+    atomic_fetch_add(&info->board->counters[0], 1);
+    while (atomic_load(&info->board->counters[0]) < info->size) /* leaving would tell them, too */
+        usleep(1000);
+    kith_abandon(info->ctx);
+}
+
+static void exchanges_over_nccl(rank_info *info)
+{
+    exchanges(info, "nccl", "event:2");
+}
+
+static void exchanges_staged(rank_info *info)
+{
+    REQUIRE(setenv("KITH_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1) == 0);
+    exchanges(info, "staged", "event:3");
+}
+
+static void test_message(void **state)
+{
+    (void)state;
+    assert_int_equal(run("nccl", exchanges_over_nccl, true, false, false), 0);
+    assert_int_equal(run(NULL, exchanges_staged, true, false, false), 0);
 }
 
 /* ---- a communicator that cannot be made: asked for by name, nobody joins; else all go through the host ---- */
@@ -262,16 +345,144 @@ static void test_cannot_join(void **state)
     assert_int_equal(run(NULL, staged, false, false, false), 0);
 }
 
+/* ---- groups out of groups: split by NCCL where it can be, else made anew ---- */
+
+/* What a simulated NCCL tells; -1: this is a real one. */
+static int splits(void)
+{
+    const char *path = getenv("KITH_NCCL_LIBRARY");
+    void *handle = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    int (*ask)(void) = NULL;
+    if (handle != NULL)
+        *(void **)&ask = dlsym(handle, "sim_nccl_splits");
+    int count = ask != NULL ? ask() : -1;
+    if (handle != NULL)
+        dlclose(handle);
+    return count;
+}
+
+static void sums(const rank_info *info, kith_group *group)
+{
+    if (group == NULL)
+        return;
+    float *x = filled(info, 1);
+    REQUIRE(kith_group_size(group) == 1 || strcmp(kith_group_device_backend(group), "nccl") == 0);
+    REQUIRE_OK(kith_all_reduce(group, x, x, COUNT, KITH_F32, KITH_SUM));
+    expect(info, x, (float)kith_group_size(group));
+    let_go(info, x);
+}
+
+static void make_groups(const rank_info *info, bool is_split)
+{
+    static const int three[] = { 3, 0, 1 };
+    kith_group *groups[5] = { NULL };
+    kith_request *request = NULL;
+    kith_group *w = info->world;
+    float *x = filled(info, 1);
+    int before = splits();
+    REQUIRE_OK(kith_all_reduce_start(w, x, x, COUNT, KITH_F32, KITH_SUM, &request)); /* under way when it is split */
+    REQUIRE_OK(kith_group_split(w, info->rank % 2, -info->rank, NULL, &groups[0]));
+    REQUIRE_OK(kith_wait(&request));
+    REQUIRE(kith_group_world_rank(groups[0], 0) == 2 + info->rank % 2);
+    REQUIRE_OK(kith_group_create(w, three, 3, NULL, &groups[1]));
+    REQUIRE_OK(kith_group_split(w, info->rank == 3 ? KITH_NO_COLOR : 7, 0, NULL, &groups[2]));
+    REQUIRE_OK(kith_group_dup(groups[0], NULL, &groups[3]));
+    REQUIRE_OK(kith_group_split(w, info->rank == 0, 0, NULL, &groups[4])); /* one alone: nothing for NCCL */
+    REQUIRE(before < 0 || splits() - before == (is_split ? 5 : 0));
+    sums(info, w);
+    for (int i = 0; i < 5; i++)
+        sums(info, groups[i]);
+    for (int i = 0; i < 5; i++)
+        REQUIRE_OK(kith_group_destroy(groups[i]));
+    let_go(info, x);
+}
+
+static void split_groups(rank_info *info)
+{
+    make_groups(info, true);
+}
+
+static void mesh_groups(rank_info *info)
+{
+    static const kith_mesh_axis axes[] = { { "tp", 2 }, { "dp", 2 } };
+    kith_mesh *mesh = NULL;
+    int before = splits();
+    REQUIRE_OK(kith_mesh_create(info->world, axes, 2, NULL, &mesh));
+    REQUIRE(before < 0 || splits() - before >= 2);
+    sums(info, kith_mesh_group(mesh, "tp"));
+    sums(info, kith_mesh_group(mesh, "dp"));
+    REQUIRE_OK(kith_mesh_destroy(mesh));
+}
+
+static void whole_groups(rank_info *info)
+{
+    REQUIRE_OK(join_ranks(info, NULL, &info->ctx));
+    info->world = kith_world(info->ctx);
+    make_groups(info, false);
+    REQUIRE_OK(kith_finalize(info->ctx));
+}
+
+static void test_split(void **state)
+{
+    (void)state;
+    assert_int_equal(run("nccl", split_groups, false, false, false), 0);
+    assert_int_equal(run("nccl", mesh_groups, false, false, false), 0);
+    setenv("KITH_NCCL_LAUNCH", "nonblocking", 1);
+    assert_int_equal(run("nccl", split_groups, false, false, false), 0);
+    unsetenv("KITH_NCCL_LAUNCH");
+    setenv("KITH_NCCL_SPLIT", "off", 1);
+    assert_int_equal(run("nccl", whole_groups, true, false, false), 0);
+    unsetenv("KITH_NCCL_SPLIT");
+}
+
+/* One rank's split fails (KITH_SIMGPU_FAULT): the group is made anew on all; the parent's communicator is over. */
+static void cannot_split(rank_info *info)
+{
+    kith_group *group = NULL;
+    REQUIRE_OK(join_ranks(info, NULL, &info->ctx));
+    info->world = kith_world(info->ctx);
+    double start = seconds();
+    REQUIRE_OK(kith_group_dup(info->world, NULL, &group));
+    REQUIRE(seconds() - start < 5 && splits() == 0);
+    sums(info, group);
+    float *x = filled(info, 1);
+    REQUIRE(kith_all_reduce(info->world, x, x, COUNT, KITH_F32, KITH_SUM) != KITH_OK);
+    if (info->rank == 1)
+        REQUIRE_DETAIL("injected: rank 1 cannot split");
+    let_go(info, x);
+    atomic_fetch_add(&info->board->counters[32], 1);
+    while (atomic_load(&info->board->counters[32]) < info->size)
+        usleep(
+            1000); /* until all are so far, as one that leaves has died for the others; the test's deadline ends it */
+    kith_abandon(info->ctx);
+}
+
+static void test_cannot_split(void **state)
+{
+    (void)state;
+    assert_int_equal(run("nccl", cannot_split, true, false, false), 0);
+    setenv("KITH_NCCL_LAUNCH", "nonblocking", 1);
+    assert_int_equal(run("nccl", cannot_split, true, false, false), 0);
+    unsetenv("KITH_NCCL_LAUNCH");
+}
+
 /* Each argument is a run of its own: the simulator reads the failure to inject once. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_late), cmocka_unit_test(test_abort),
-                                        cmocka_unit_test(test_kill), cmocka_unit_test(test_mismatch) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_late),     cmocka_unit_test(test_abort),
+                                        cmocka_unit_test(test_kill),     cmocka_unit_test(test_kill_in_groups),
+                                        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_split) };
+    const struct CMUnitTest cannot_be_split[] = { cmocka_unit_test(test_cannot_split) };
     const struct CMUnitTest async[] = { cmocka_unit_test(test_async) };
+    const struct CMUnitTest message[] = { cmocka_unit_test(test_message) };
     const struct CMUnitTest cannot_join[] = { cmocka_unit_test(test_cannot_join) };
     cmocka_set_test_filter(getenv("KITH_TEST_FILTER"));
     if (argc > 1 && strcmp(argv[1], "async") == 0)
         return cmocka_run_group_tests_name("nccl, asynchronous error", async, NULL, NULL);
+    if (argc > 1 && strcmp(argv[1], "message") == 0)
+        return cmocka_run_group_tests_name("nccl, a message that fails", message, NULL, NULL);
+    if (argc > 1 && strcmp(argv[1], "split") == 0)
+        return cmocka_run_group_tests_name("nccl, a split that fails", cannot_be_split, NULL, NULL);
     if (argc > 1) /* init, duplicate */
         return cmocka_run_group_tests_name("nccl, no communicator", cannot_join, NULL, NULL);
     return cmocka_run_group_tests_name("nccl, faults", tests, NULL, NULL);
