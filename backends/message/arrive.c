@@ -34,6 +34,7 @@ static void start_moving(ki_msg_op *op, const ki_msg_header *rts)
     op->state = KI_MSG_MOVING;
     op->sequence = rts->sequence;
     op->nbytes_moving = (size_t)rts->nbytes;
+    op->is_peer_device = rts->kind == KI_PACKET_RTS_DEVICE;
     ki_link_insert(&group->moving_in, &op->link);
     kith_status status = group->engine->wire->data_recv(op, &token);
     if (status == KITH_OK)
@@ -44,9 +45,19 @@ static void start_moving(ki_msg_op *op, const ki_msg_header *rts)
     }
 }
 
+kith_status ki_msg_take(ki_msg_op *op, const void *from, size_t nbytes, bool is_device)
+{
+    const kith_be_host *host = op->group->engine->host;
+    if (op->is_device || is_device)
+        return host->device_copy(host->cookie, op->buffer, from, nbytes);
+    if (nbytes > 0)
+        memcpy(op->buffer, from, nbytes);
+    return KITH_OK;
+}
+
 void ki_msg_deliver(ki_msg_op *op, const ki_msg_header *header, const void *payload, ki_msg_op *local)
 {
-    bool is_rts = header->kind == KI_PACKET_RTS;
+    bool is_rts = ki_packet_is_rts(header);
     op->nbytes_sent = (size_t)header->nbytes;
     if (header->nbytes > op->nbytes) {
         if (is_rts)
@@ -55,9 +66,7 @@ void ki_msg_deliver(ki_msg_op *op, const ki_msg_header *header, const void *payl
     } else if (is_rts) {
         start_moving(op, header);
     } else {
-        if (header->nbytes > 0)
-            memcpy(op->buffer, payload, (size_t)header->nbytes);
-        ki_msg_done(op, KITH_OK);
+        ki_msg_done(op, ki_msg_take(op, payload, (size_t)header->nbytes, local != NULL && local->is_device));
     }
     if (local != NULL)
         ki_msg_done(local, KITH_OK);
@@ -186,6 +195,7 @@ void ki_msg_arrived(ki_msg_engine *engine, const ki_msg_header *header, const vo
     switch (header->kind) {
     case KI_PACKET_EAGER:
     case KI_PACKET_RTS:
+    case KI_PACKET_RTS_DEVICE:
     case KI_PACKET_BACK:
         in_order(group, header, payload, nbytes);
         break;

@@ -96,6 +96,8 @@ static void op_init(ki_msg_op *op, ki_msg_group *group, const kith_be_msg *msg, 
     op->group = group;
     op->peer = msg->peer;
     op->is_send = is_send;
+    op->is_device = msg->is_device != 0;
+    op->is_peer_device = false;
     op->state = KI_MSG_NONE;
     op->status = KITH_OK;
     op->tag = msg->tag;
@@ -122,7 +124,7 @@ static kith_status send_to_self(ki_msg_group *group, ki_msg_op *op, const ki_msg
         ki_msg_deliver(receive, header, op->buffer, op);
         return KITH_OK;
     }
-    bool is_small = op->nbytes <= 8192;
+    bool is_small = op->nbytes <= (op->is_device ? 0 : 8192);
     ki_parcel *parcel = ki_parcel_create(group, header, op->buffer, is_small ? op->nbytes : 0);
     if (parcel == NULL) {
         group->active--;
@@ -152,11 +154,11 @@ kith_status ki_msg_send(ki_msg_group *group, const kith_be_msg *msg, ki_msg_op *
     ki_msg_peer *peer = &group->peers[msg->peer];
     kith_status status;
     header.sequence = op->sequence = peer->next_send++;
-    if (msg->nbytes <= wire->eager_nbytes(group, msg->peer)) {
+    if (msg->nbytes == 0 || (!op->is_device && msg->nbytes <= wire->eager_nbytes(group, msg->peer))) {
         op->state = KI_MSG_PACKET;
         status = wire->packet(group, msg->peer, &header, msg->buffer, msg->nbytes, op);
     } else {
-        header.kind = KI_PACKET_RTS;
+        header.kind = op->is_device ? KI_PACKET_RTS_DEVICE : KI_PACKET_RTS;
         op->state = KI_MSG_WAITING;
         ki_link_insert(&group->waiting, &op->link);
         status = wire->packet(group, msg->peer, &header, NULL, 0, NULL);

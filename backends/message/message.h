@@ -7,8 +7,8 @@
  *
  * Protocol, per (group, sender, receiver):
  *   EAGER    the whole message in one packet. The send is complete when the transport no longer needs the buffer.
- *   RTS      "a message of n bytes with this tag is here": large messages. The receiver keeps it until a receive
- *            matches.
+ *   RTS      "a message of n bytes with this tag is here": large messages, and (RTS_DEVICE) those that lie on a
+ *            device. The receiver keeps it until a receive matches.
  *   CTS      the answer: "send me k bytes of number s" (k = 0: the receive's buffer is too small, count it as sent).
  *            Only now does the transport see the sender's buffer, so a send that nobody received can be taken back at
  *            once.
@@ -18,6 +18,9 @@
  *   BYE      the sender closes: its silence is no failure any more.
  * EAGER, RTS and BACK carry a sequence number. A transport may deliver packets out of order: those that come early are
  * held until their turn, so that matching sees them in the order of sending. CTS and DATA name the RTS's number.
+ *
+ * Device memory (is_device) on either side: what would be a memcpy is done by host->device_copy, a payload of a packet
+ * is never device memory, and the transport is told where a transfer's own buffer lies and where the peer's does.
  *
  * Buffers: a receive's buffer is written by memcpy from a packet, or by the transport between the CTS and the
  * completion. When ki_msg_detach() returns, neither happens any more; how is the transport's business
@@ -44,7 +47,8 @@ typedef enum ki_packet_kind {
     KI_PACKET_CTS,
     KI_PACKET_DATA,
     KI_PACKET_BACK,
-    KI_PACKET_BYE
+    KI_PACKET_BYE,
+    KI_PACKET_RTS_DEVICE
 } ki_packet_kind;
 
 /* On the wire as it is: all ranks of a job have the same byte order. */
@@ -97,6 +101,8 @@ struct ki_msg_op {
     ki_msg_group *group;
     int peer;
     bool is_send;
+    bool is_device;      /* buffer is device memory */
+    bool is_peer_device; /* receive of a data transfer: the sender's is */
     ki_msg_state state;
     kith_status status; /* DONE */
     uint64_t tag;
@@ -177,6 +183,14 @@ typedef struct ki_parcel {
     size_t nbytes;
     unsigned char payload[];
 } ki_parcel;
+
+static inline bool ki_packet_is_rts(const ki_msg_header *header)
+{
+    return header->kind == KI_PACKET_RTS || header->kind == KI_PACKET_RTS_DEVICE;
+}
+
+/* Into op's buffer, wherever it lies. is_device: from is device memory. */
+kith_status ki_msg_take(ki_msg_op *op, const void *from, size_t nbytes, bool is_device);
 
 static inline void ki_link_init(ki_link *head)
 {

@@ -26,6 +26,12 @@
  * With a deadline (timeout_ms is not 0) or mpi_native=off no collective is native: the core then runs its own
  * algorithms over messages, which can be ended at any moment and know who is missing.
  *
+ * Device memory (mpi_device_memory) is given to MPI as it is where MPI says that it takes CUDA's. Messages on it lie
+ * in MPI's hands from the peer's CTS to the end, since there are no bounce buffers on a device; so do native
+ * collectives, without duplicates. A cancel waits for both as with mpi_native=blocking. Open MPI takes device pointers
+ * in messages and in blocking collectives, so there no collective on device memory is native: the core's algorithms
+ * run over messages, and the device computes. MPICH takes them in all.
+ *
  * Not native in any case: what MPI has no type or operator for (f16, bf16, fp8, avg, premul_sum, user-defined), and min
  * and max of floats, which in MPI need not propagate NaN. Sums and products of signed integers use the unsigned type:
  * they wrap without undefined behaviour; sums of 8 and 16 bits saturate in Open MPI and are not native there. gather_v,
@@ -84,7 +90,10 @@ struct mpi_be {
     mpi_group *groups;
     size_t eager_nbytes, chunk_nbytes, slice_nbytes;
     bool is_native;
-    bool is_blocking; /* blocking calls become MPI's blocking collectives */
+    bool takes_device; /* device memory is given to MPI */
+    bool is_blocking;  /* blocking calls become MPI's blocking collectives */
+    bool has_called;   /* MPI goes on whenever it is called: it was, since the last mpi_progress() */
+    int idle_turns;    /* of mpi_progress() since then */
     int tag_limit;
     mpi_packet *free_packets;
     mpi_packet *sending, **sending_end; /* oldest first */
@@ -122,6 +131,8 @@ kith_status mpi_process_enter(const kith_be_host *host);
 void mpi_process_leave(void);
 /* False before MPI_Init and after MPI_Finalize: no MPI function may be called then. */
 bool mpi_is_running(void);
+/* What the library says of itself: does it take pointers of CUDA? */
+bool mpi_is_cuda_aware(void);
 /* MPI_COMM_WORLD reports errors instead of ending the job, between begin and end. */
 void mpi_world_errors_begin(MPI_Errhandler *kept);
 void mpi_world_errors_end(MPI_Errhandler *kept);

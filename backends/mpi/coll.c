@@ -308,8 +308,13 @@ static int all_gather_v(mpi_group *g, const kith_be_coll *c, mpi_sink *sink)
         return CALL(MPI_Allgatherv, MPI_Iallgatherv, sink, is_in_place ? MPI_IN_PLACE : c->send,
                     is_in_place ? 0 : (int)own, type, c->recv, ints, ints + g->size, type, g->comm);
     }
-    if (!is_in_place && own > 0)
-        memcpy(slot, c->send, own * c->nbytes);
+    if (!is_in_place && own > 0) {
+        const kith_be_host *host = g->be->host;
+        if (!c->is_device)
+            memcpy(slot, c->send, own * c->nbytes);
+        else if (host->device_copy(host->cookie, slot, c->send, own * c->nbytes) != KITH_OK)
+            return MPI_ERR_OTHER;
+    }
     for (int r = 0; r < g->size && code == MPI_SUCCESS; r++)
         code = bcast(g, c, at_rw(c->recv, c->recv_displs[r] * c->nbytes), c->recv_counts[r], r, sink);
     return code;

@@ -1,5 +1,9 @@
 /* backends/mpi/coll_start.c - non-blocking native collectives, on duplicates of the caller's buffers; see backend.h.
  *
+ * On device memory MPI works on the caller's buffers, except that what is sent is duplicated on the host where it is
+ * also the receive buffer and MPI, or one of them, would not have it (needs_copy). A cancel waits for MPI, for a
+ * while.
+ *
  * start copies what this rank contributes, lets MPI work on the copies, and the test that finds it complete copies
  * the result out. The blocks of the _v operations lie one after the other in the duplicates. Cancelling lets go of
  * the caller's buffers at once; MPI's own are left with it for good (MPI has no way to end a collective), and the
@@ -9,7 +13,11 @@
  */
 #include "backend.h"
 
+#include <sched.h>
 #include <string.h>
+#include <time.h>
+
+#define CANCEL_WAIT_S 2
 
 typedef struct mpi_coll_op {
     kith_be_coll call;        /* on the duplicates */
@@ -133,6 +141,28 @@ static bool get_memory(mpi_group *g, mpi_coll_op *op, const kith_be_coll *c, siz
     return true;
 }
 
+static bool needs_copy(const mpi_group *g, const kith_be_coll *c, size_t give)
+{
+    const unsigned char *first = (const unsigned char *)c->send, *out = (const unsigned char *)c->recv;
+    bool is_alias = give > 0 && out != NULL && out >= first && out < first + give * c->nbytes;
+    return is_alias && (c->kind == KITH_REDUCE_SCATTER || c->kind == KITH_REDUCE_SCATTER_V ||
+                        c->kind == KITH_ALL_TO_ALL || (c->kind == KITH_REDUCE && g->rank == c->root));
+}
+
+/* The caller's own buffers. */
+static kith_status take_device(mpi_group *g, mpi_coll_op *op, size_t give)
+{
+    const kith_be_host *host = g->be->host;
+    const kith_be_coll *c = op->user;
+    void *duplicate = (void *)(uintptr_t)op->call.send;
+    bool is_copy = needs_copy(g, c, give);
+    op->call.send = is_copy ? duplicate : c->send;
+    op->call.recv = c->recv;
+    op->call.send_displs = c->send_displs;
+    op->call.recv_displs = c->recv_displs;
+    return is_copy ? host->device_copy(host->cookie, duplicate, c->send, give * c->nbytes) : KITH_OK;
+}
+
 static void copy_in(mpi_group *g, mpi_coll_op *op, size_t give)
 {
     const kith_be_coll *c = op->user;
@@ -206,12 +236,21 @@ kith_status mpi_coll_start(void *handle, const kith_be_coll *coll, kith_be_slot 
     size_t give, take;
     mpi_coll_op *op = op_get(g);
     extents(g, coll, &give, &take);
-    if (op == NULL || !get_memory(g, op, coll, give, take)) {
+    bool has_duplicates = !coll->is_device || needs_copy(g, coll, give);
+    if (op == NULL || !get_memory(g, op, coll, has_duplicates ? give : 0, coll->is_device ? 0 : take)) {
         if (op != NULL)
             op_free(g, op);
         return host->fail(KITH_ERR_NO_MEMORY, "backend mpi: no memory for the duplicates of a non-blocking collective");
     }
-    copy_in(g, op, give);
+    kith_status status = KITH_OK;
+    if (coll->is_device)
+        status = take_device(g, op, give);
+    else
+        copy_in(g, op, give);
+    if (status != KITH_OK) {
+        op_put(g, op);
+        return status;
+    }
     int code = mpi_coll_issue(g, &op->call, &op->sink);
     slot->words[0] = (uint64_t)(uintptr_t)op;
     if (code == MPI_SUCCESS)
@@ -232,6 +271,7 @@ kith_status mpi_coll_test(void *handle, kith_be_slot *slot, int *is_done)
     }
     int code = MPI_SUCCESS, is_complete = 1;
     *is_done = 0;
+    g->be->has_called = true;
     while (op->done < op->sink.count && is_complete && code == MPI_SUCCESS) {
         code = MPI_Test(&op->sink.requests[op->done], &is_complete, MPI_STATUS_IGNORE);
         op->done += is_complete;
@@ -242,21 +282,42 @@ kith_status mpi_coll_test(void *handle, kith_be_slot *slot, int *is_done)
     }
     if (op->done == op->sink.count) {
         *is_done = 1;
-        copy_out(g, op);
+        if (!op->call.is_device)
+            copy_out(g, op);
         op_put(g, op);
         slot->words[0] = 0;
     }
     return KITH_OK;
 }
 
+/* The caller's buffers are MPI's until it is done with them, which it may never be. */
+static bool has_let_go(mpi_coll_op *op)
+{
+    for (time_t until = time(NULL) + CANCEL_WAIT_S; op->done < op->sink.count && time(NULL) <= until; sched_yield()) {
+        int is_complete = 0;
+        if (MPI_Test(&op->sink.requests[op->done], &is_complete, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return false;
+        op->done += is_complete;
+    }
+    return op->done == op->sink.count;
+}
+
 /* MPI keeps the duplicates: they are never freed. */
 void mpi_coll_cancel(void *handle, kith_be_slot *slot)
 {
     mpi_group *g = (mpi_group *)handle;
-    if (slot->words[0] == 0)
+    mpi_coll_op *op = (mpi_coll_op *)(uintptr_t)slot->words[0];
+    if (op == NULL)
         return;
+    if (op->call.is_device && has_let_go(op)) {
+        op_put(g, op);
+        slot->words[0] = 0;
+        return;
+    }
     slot->words[0] = 0;
     g->is_comm_lost = true;
     g->be->host->log(g->be->host->cookie, KITH_LOG_WARN,
-                     "mpi: a native collective was cancelled; its duplicates and its communicator stay with MPI");
+                     op->call.is_device
+                         ? "mpi: a native collective was cancelled; MPI may still use its buffers of the device"
+                         : "mpi: a native collective was cancelled; its duplicates and its communicator stay with MPI");
 }

@@ -10,11 +10,12 @@
 #include <string.h>
 
 static const kith_be_setting settings[] = {
-    { "mpi_native", "auto",
-      "use of MPI's own: auto (collectives without a deadline), blocking (see backends/mpi), off", 1 },
+    { "mpi_native", "auto", "use of MPI's own: auto (collectives without a deadline), blocking (see backends/mpi), off",
+      1 },
     { "mpi_eager", "4000", "bytes up to which a message is sent before a receive matches: 0 .. 1048576", 1 },
     { "mpi_chunk", "131072", "bytes of a piece of a larger message: 4096 .. 16777216", 1 },
     { "mpi_slice", "1073741824", "bytes above which a collective is made of several calls: 64 .. 1073741824", 1 },
+    KI_DEVICE_MEMORY_SETTING("mpi_device_memory", "MPI"),
     { NULL, NULL, NULL, 0 },
 };
 
@@ -41,6 +42,21 @@ static kith_status configure(mpi_be *be)
     return status;
 }
 
+static kith_status ask_for_device(mpi_be *be)
+{
+    ki_device_memory wanted;
+    kith_status status = ki_read_device_memory(be->host, &settings[4], &wanted);
+    be->takes_device = status == KITH_OK && be->host->device >= 0 &&
+                       (wanted == KI_DEVICE_MEMORY_DIRECT || (wanted == KI_DEVICE_MEMORY_AUTO && mpi_is_cuda_aware()));
+    return status;
+}
+
+static unsigned memory(void *group)
+{
+    bool takes_device = group != NULL && ((const mpi_group *)group)->be->takes_device;
+    return takes_device ? KITH_BE_HOST | KITH_BE_DEVICE : KITH_BE_HOST;
+}
+
 static kith_status mpi_open(const kith_be_host *host, void **out)
 {
     mpi_be *be = (mpi_be *)host->alloc(host->cookie, sizeof *be, 64);
@@ -53,6 +69,8 @@ static kith_status mpi_open(const kith_be_host *host, void **out)
     kith_status status = configure(be);
     if (status == KITH_OK)
         status = mpi_process_enter(host);
+    if (status == KITH_OK && (status = ask_for_device(be)) != KITH_OK)
+        mpi_process_leave();
     if (status != KITH_OK) {
         host->free(host->cookie, be);
         return status;
@@ -122,6 +140,7 @@ static const kith_backend table = {
     .msg_cancel = msg_cancel,
     .progress = mpi_progress,
     .is_drained = mpi_is_drained,
+    .memory = memory,
 };
 
 KITH_API const kith_backend *kith_backend_v1(void);

@@ -7,8 +7,12 @@
  * Open MPI opens components that look for its symbols globally; a library that came in through a module is local to it.
  * It is therefore made global before MPI_Init.
  *
+ * Whether the library takes device memory is asked with functions that not all have, so they are looked up by name: in
+ * the global scope first, where a tool may stand before MPI.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "backend.h"
 
 #include <dlfcn.h>
@@ -109,6 +113,29 @@ static bool is_over(void)
 
 static const char finalised_text[] = "MPI was finalised in this process and cannot be started a second time";
 
+/* May be asked after MPI_Init only. */
+bool mpi_is_cuda_aware(void)
+{
+    int (*query)(void);
+    if (!mpi_is_running())
+        return false;
+#ifndef OPEN_MPI
+    enum { GPU_CUDA = 0 }; /* MPIX_GPU_SUPPORT_CUDA */
+    int (*gpu_query)(int, int *);
+    int is_supported = 0;
+    *(void **)&gpu_query = dlsym(RTLD_DEFAULT, "MPIX_GPU_query_support");
+    if (gpu_query != NULL && gpu_query(GPU_CUDA, &is_supported) == MPI_SUCCESS && is_supported)
+        return true;
+#endif
+    *(void **)&query = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
+    return query != NULL && query() != 0;
+}
+
+static const char *device_text(void)
+{
+    return !mpi_is_running() ? "" : mpi_is_cuda_aware() ? ", takes device memory" : ", takes no device memory";
+}
+
 kith_status mpi_available(char *reason, size_t reason_nbytes)
 {
     if (is_other_initialised() || is_program_linked_to_other()) {
@@ -124,10 +151,11 @@ kith_status mpi_available(char *reason, size_t reason_nbytes)
         text[strcspn(text, ",\n")] = '\0';
         for (char *at = text; *at != '\0'; at++)
             *at = *at == '\t' ? ' ' : *at;
-        snprintf(reason, reason_nbytes, "%s, %s", text,
+        snprintf(reason, reason_nbytes, "%s, %s%s", text,
                  mpi_is_running()       ? "initialised"
                  : is_launched_by_own() ? "started by its launcher"
-                                        : "not started by its launcher");
+                                        : "not started by its launcher",
+                 device_text());
         return KITH_OK;
     }
     return KITH_ERR_UNSUPPORTED;

@@ -8,9 +8,12 @@
  * Cancelled (op is NULL): the sender, if chunks are missing, sends an empty one, upon which the receiver gives up; the
  * receiver goes on receiving and forgets. Either way both sides end, and the tag is free again.
  *
- * With mpi_native=blocking the chunks are parts of the caller's buffers, and large. Receives are as long as what was
- * announced, so a message never passes the end of a buffer (Open MPI 4.1 writes beyond it when a longer one comes from
- * the same host). A cancel then waits for what is under way.
+ * Chunks are parts of the caller's buffer, and nothing is copied, with mpi_native=blocking and on device memory.
+ * Receives are as long as what was announced, so a message never passes the end of a buffer (Open MPI 4.1 writes
+ * beyond it when a longer one comes from the same host). A cancel then waits for what is under way.
+ *
+ * Both sides cut alike. Chunks are large with mpi_native=blocking, and where both buffers are device memory, which the
+ * receiver learns from the RTS and says in the CTS. A device's buffer against one of the host has small ones.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -21,6 +24,7 @@
 #include <time.h>
 
 #define DIRECT_CHUNK_NBYTES ((size_t)1 << 30)
+#define TOKEN_LARGE ((uint64_t)1 << 32) /* beside the tag: both buffers are device memory */
 #define DETACH_WAIT_S 2
 
 typedef struct mpi_chunk {
@@ -72,12 +76,13 @@ static void tag_put(mpi_group *group, int tag)
     group->free_tags[group->free_tag_count++] = tag;
 }
 
-static mpi_transfer *transfer_create(ki_msg_op *op, bool is_send, int tag)
+static mpi_transfer *transfer_create(ki_msg_op *op, bool is_send, uint64_t token)
 {
     mpi_group *group = group_of(op);
     const kith_be_host *host = group->be->host;
-    bool is_direct = group->be->is_blocking;
-    size_t most = is_direct ? DIRECT_CHUNK_NBYTES : group->be->chunk_nbytes;
+    bool is_direct = group->be->is_blocking || op->is_device;
+    bool is_large = group->be->is_blocking || (token & TOKEN_LARGE) != 0;
+    size_t most = is_large ? DIRECT_CHUNK_NBYTES : group->be->chunk_nbytes;
     size_t chunk = most < op->nbytes_moving ? most : op->nbytes_moving;
     size_t windows = (op->nbytes_moving + chunk - 1) / chunk;
     windows = windows < MPI_WINDOW ? windows : MPI_WINDOW;
@@ -89,7 +94,7 @@ static mpi_transfer *transfer_create(ki_msg_op *op, bool is_send, int tag)
     transfer->op = op;
     transfer->is_send = is_send;
     transfer->peer = op->peer;
-    transfer->tag = tag;
+    transfer->tag = (int)(token & ~TOKEN_LARGE);
     transfer->sequence = op->sequence;
     transfer->nbytes = op->nbytes_moving;
     transfer->chunk_nbytes = chunk;
@@ -243,8 +248,8 @@ kith_status mpi_transfer_recv(ki_msg_op *op, uint64_t *token)
     if (tag < 0)
         return group->be->host->fail(KITH_ERR_NO_RESOURCE, "backend mpi: all %d tags are in use by large messages",
                                      group->be->tag_limit);
-    *token = (uint64_t)tag;
-    mpi_transfer *transfer = transfer_create(op, false, tag);
+    *token = (uint64_t)tag | (op->is_device && op->is_peer_device ? TOKEN_LARGE : 0);
+    mpi_transfer *transfer = transfer_create(op, false, *token);
     if (transfer == NULL)
         tag_put(group, tag);
     return begin(group, transfer, op);
@@ -252,7 +257,7 @@ kith_status mpi_transfer_recv(ki_msg_op *op, uint64_t *token)
 
 kith_status mpi_transfer_send(ki_msg_op *op, uint64_t token)
 {
-    return begin(group_of(op), transfer_create(op, true, (int)token), op);
+    return begin(group_of(op), transfer_create(op, true, token), op);
 }
 
 static bool is_under_way(const mpi_group *group, const mpi_transfer *transfer)
@@ -272,7 +277,8 @@ static void wait_direct(mpi_group *group, mpi_transfer *transfer)
         if (time(NULL) <= until)
             continue;
         host->log(host->cookie, KITH_LOG_WARN,
-                  "mpi: a cancelled message stays with MPI, which may still use its buffer (mpi_native=blocking)");
+                  "mpi: a cancelled message stays with MPI, which may still use its buffer (mpi_native=blocking, or "
+                  "device memory)");
         group->is_comm_lost = true;
         return;
     }

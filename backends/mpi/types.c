@@ -131,6 +131,9 @@ kith_status mpi_query(void *handle, const kith_be_query *query, kith_be_answer *
         is_native = is_native && mpi_type_reduce(query->dtype, query->op) != MPI_DATATYPE_NULL;
     if (is_local_count(query->kind))
         is_native = is_native && MPI_VERSION >= 4;
+#ifdef OPEN_MPI /* takes device memory in its blocking collectives alone */
+    is_native = is_native && !query->is_device;
+#endif
     answer->is_native = is_native;
     answer->is_deterministic = !is_reducing || !is_float(query->dtype); /* MPI promises no order */
     answer->algorithm = is_native ? KITH_MODULE_VARIANT : NULL;

@@ -24,6 +24,7 @@
     X(ucp_config_modify)                                                                                               \
     X(ucp_config_release)                                                                                              \
     X(ucp_init_version)                                                                                                \
+    X(ucp_context_query)                                                                                               \
     X(ucp_cleanup)                                                                                                     \
     X(ucp_worker_create)                                                                                               \
     X(ucp_worker_destroy)                                                                                              \

@@ -86,6 +86,7 @@ static const kith_backend table = {
     .progress = ucx_progress,
     .is_drained = ucx_is_drained,
     .idle = ucx_idle,
+    .memory = ucx_memory,
 };
 
 KITH_API const kith_backend *kith_backend_v1(void);

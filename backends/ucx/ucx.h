@@ -23,6 +23,9 @@
  * second). The handler marks the peer in all groups and tells the core. A peer that closes says BYE first, so its
  * closing is no failure.
  *
+ * Device memory is given to UCX as it is where its context says that it takes CUDA's (ucx_device_memory): such a
+ * message is always announced first, and its data named with its type of memory.
+ *
  * Addresses: exchanged at group creation, only if some member lacks another's.
  *
  * Threads: one at a time per instance; group_abort only sets a flag.
@@ -75,6 +78,7 @@ struct ucx_be {
     size_t in_flight; /* packets that UCX has */
     void *flush;      /* request of is_drained(), NULL when none runs */
     size_t eager_near, eager_far;
+    bool takes_device;
 };
 
 /* worker.c */
@@ -85,6 +89,7 @@ void ucx_progress(void *be);
 int ucx_is_drained(void *be);
 void ucx_idle(void *be, int64_t timeout_ns);
 int64_t ucx_now_ms(void);
+unsigned ucx_memory(void *group);
 
 /* endpoint.c */
 /* The endpoint of a group's member; NULL after host->fail() when there is none. */

@@ -39,6 +39,11 @@ void ucx_packets_free(ucx_be *be)
     }
 }
 
+static ucs_memory_type_t ucx_memory_type(bool is_device)
+{
+    return is_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
+
 static void packet_ended(ucx_packet *packet, ucs_status_t status)
 {
     ki_msg_op *op = packet->op;
@@ -72,6 +77,7 @@ static kith_status send_failed(ucx_be *be, int world_rank, ucs_status_t status)
 static kith_status send_packet(ucx_be *be, int world_rank, const ki_msg_header *header, const void *payload,
                                size_t nbytes, ki_msg_op *op, uint32_t flags)
 {
+    bool is_device = op != NULL && op->is_device; /* payload is a part of its buffer then */
     kith_status status = KITH_OK;
     ucp_ep_h ep = ucx_endpoint_get(be, world_rank, &status);
     if (ep == NULL)
@@ -86,7 +92,7 @@ static kith_status send_packet(ucx_be *be, int world_rank, const ki_msg_header *
                                   .flags = flags,
                                   .cb = { .send = on_sent },
                                   .user_data = packet,
-                                  .memory_type = UCS_MEMORY_TYPE_HOST };
+                                  .memory_type = ucx_memory_type(is_device) };
     void *request = be->ucx->ucp_am_send_nbx(ep, 0, &packet->header, sizeof packet->header, payload, nbytes, &param);
     if (request == NULL) {
         packet_put(packet);
@@ -210,8 +216,7 @@ static ucs_status_t on_data(ucx_be *be, const ki_msg_header *header, void *data,
     if (op == NULL || nbytes != op->nbytes_moving)
         return UCS_OK;
     if ((attributes & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
-        memcpy(op->buffer, data, nbytes);
-        ki_msg_done(op, KITH_OK);
+        ki_msg_done(op, ki_msg_take(op, data, nbytes, false));
         return UCS_OK;
     }
     ucx_packet *packet = packet_get(be);
@@ -226,7 +231,7 @@ static ucs_status_t on_data(ucx_be *be, const ki_msg_header *header, void *data,
                                                   UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
                                   .cb = { .recv_am = on_received },
                                   .user_data = packet,
-                                  .memory_type = UCS_MEMORY_TYPE_HOST };
+                                  .memory_type = ucx_memory_type(op->is_device) };
     void *request = be->ucx->ucp_am_recv_data_nbx(be->worker, data, op->buffer, nbytes, &param);
     if (request == NULL || UCS_PTR_IS_ERR(request))
         packet_ended(packet, UCS_PTR_STATUS(request));

@@ -13,19 +13,22 @@
 
 #define EAGER_MOST ((size_t)64 << 20)
 
-enum { SETTING_TLS, SETTING_NET_DEVICES, SETTING_EAGER, SETTING_EAGER_FAR };
+enum { SETTING_TLS, SETTING_NET_DEVICES, SETTING_EAGER, SETTING_EAGER_FAR, SETTING_DEVICE };
 
 const kith_be_setting ucx_settings[] = {
-    [SETTING_TLS] =
-        { "ucx_tls", "",
-          "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else all", 1 },
-    [SETTING_NET_DEVICES] =
-        { "ucx_net_devices", "",
-          "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else all", 0 },
-    [SETTING_EAGER] =
-        { "ucx_eager", "8192",
-          "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864", 0 },
+    [SETTING_TLS] = { "ucx_tls", "",
+                      "transports UCX may use, as UCX_TLS takes them (\"tcp\", \"posix,cma\"); empty: UCX_TLS, else "
+                      "all",
+                      1 },
+    [SETTING_NET_DEVICES] = { "ucx_net_devices", "",
+                              "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else "
+                              "all",
+                              0 },
+    [SETTING_EAGER] = { "ucx_eager", "8192",
+                        "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864",
+                        0 },
     [SETTING_EAGER_FAR] = { "ucx_eager_far", "262144", "the same between hosts: 0 .. 67108864", 0 },
+    [SETTING_DEVICE] = KI_DEVICE_MEMORY_SETTING("ucx_device_memory", "UCX"),
     { NULL, NULL, NULL, 0 },
 };
 
@@ -80,6 +83,29 @@ static kith_status make_context(ucx_be *be)
     }
     be->ucx->ucp_config_release(config);
     return result;
+}
+
+static bool is_cuda_aware(const ucx_be *be)
+{
+    ucp_context_attr_t attributes = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
+    return be->ucx->ucp_context_query(be->context, &attributes) == UCS_OK &&
+           (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
+static kith_status ask_for_device(ucx_be *be)
+{
+    ki_device_memory wanted;
+    kith_status status = ki_read_device_memory(be->host, &ucx_settings[SETTING_DEVICE], &wanted);
+    be->takes_device = status == KITH_OK && be->host->device >= 0 &&
+                       (wanted == KI_DEVICE_MEMORY_DIRECT || (wanted == KI_DEVICE_MEMORY_AUTO && is_cuda_aware(be)));
+    return status;
+}
+
+unsigned ucx_memory(void *group)
+{
+    const ki_msg_group *messages = (const ki_msg_group *)group;
+    bool takes_device = messages != NULL && ((const ucx_be *)messages->wire_group)->takes_device;
+    return takes_device ? KITH_BE_HOST | KITH_BE_DEVICE : KITH_BE_HOST;
 }
 
 static ucs_status_t make_worker(ucx_be *be)
@@ -154,6 +180,8 @@ kith_status ucx_open(const kith_be_host *host, void **out)
         status = make_peers(be);
     if (status == KITH_OK)
         status = make_context_and_worker(be);
+    if (status == KITH_OK)
+        status = ask_for_device(be);
     if (status != KITH_OK) {
         ucx_close(be);
         return status;
