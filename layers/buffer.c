@@ -27,12 +27,29 @@ static struct kith_buffer *take_free(kith_layers *layers, const ki_space *space,
     return buffer;
 }
 
+/* A buffer whose memory cannot go now stays among the free ones. */
+static kith_status drop(kith_layers *layers, struct kith_buffer **at)
+{
+    struct kith_buffer *buffer = *at;
+    kith_status status = ki_space_give(buffer->space, buffer->data);
+    if (status != KITH_OK)
+        return status;
+    *at = buffer->next;
+    layers->memory.cached -= buffer->capacity;
+    free(buffer);
+    return KITH_OK;
+}
+
+/* The layers have settled: there is nothing to wait for, nor anybody to tell. */
 void ki_buffers_free(kith_layers *layers)
 {
     while (layers->free_buffers != NULL) {
         struct kith_buffer *buffer = layers->free_buffers;
         layers->free_buffers = buffer->next;
-        ki_space_free(buffer->space, buffer->data);
+        if (buffer->space->pool != NULL)
+            (void)ki_space_give(buffer->space, buffer->data);
+        else
+            ki_space_free(buffer->space, buffer->data);
         free(buffer);
     }
     layers->memory.cached = 0;
@@ -40,20 +57,14 @@ void ki_buffers_free(kith_layers *layers)
 
 /* A free buffer that is too small for what is wanted now will be too small the next time as well, where sequences grow:
  * the largest of them goes when a larger one is made, so that what is kept does not outgrow what was alive at once. */
-static void give_up_smaller(kith_layers *layers, const ki_space *space, size_t nbytes)
+static kith_status give_up_smaller(kith_layers *layers, const ki_space *space, size_t nbytes)
 {
     struct kith_buffer **largest = NULL;
     for (struct kith_buffer **at = &layers->free_buffers; *at != NULL; at = &(*at)->next)
         if ((*at)->space == space && (*at)->capacity < nbytes &&
             (largest == NULL || (*at)->capacity > (*largest)->capacity))
             largest = at;
-    if (largest == NULL)
-        return;
-    struct kith_buffer *buffer = *largest;
-    *largest = buffer->next;
-    layers->memory.cached -= buffer->capacity;
-    ki_space_free(buffer->space, buffer->data);
-    free(buffer);
+    return largest != NULL ? drop(layers, largest) : KITH_OK;
 }
 
 static struct kith_buffer *allocate(kith_layers *layers, const ki_space *space, size_t nbytes)
@@ -68,7 +79,7 @@ static struct kith_buffer *allocate(kith_layers *layers, const ki_space *space, 
     if (layers->is_dry)
         return buffer;
     buffer->capacity = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    buffer->data = ki_space_alloc(space, buffer->capacity);
+    buffer->data = ki_space_take(space, buffer->capacity);
     if (buffer->data == NULL) {
         free(buffer);
         return NULL;
@@ -87,22 +98,32 @@ static kith_status no_memory(size_t nbytes)
     return ki_fail(KITH_ERR_NO_MEMORY, "layers: no memory for a tensor of %zu bytes", nbytes);
 }
 
+/* Memory of a pool is the device's again when its stream was waited for. */
+static kith_status give_up_all(kith_layers *layers)
+{
+    kith_status status = KITH_OK;
+    while (layers->free_buffers != NULL && status == KITH_OK)
+        status = drop(layers, &layers->free_buffers);
+    return status == KITH_OK ? ki_space_wait(&layers->space) : status;
+}
+
 static kith_status take(kith_layers *layers, const ki_space *space, size_t nbytes, struct kith_buffer **out)
 {
     size_t room = nbytes > 0 ? nbytes : 1; // so that a tensor without elements has an address, too
     if (room > SIZE_MAX - ALIGNMENT)
         return no_memory(nbytes);
+    kith_status status = KITH_OK;
     struct kith_buffer *buffer = take_free(layers, space, layers->is_dry ? 0 : room);
     if (buffer == NULL) {
-        give_up_smaller(layers, space, room);
-        buffer = allocate(layers, space, room);
+        status = give_up_smaller(layers, space, room);
+        buffer = status == KITH_OK ? allocate(layers, space, room) : NULL;
     }
-    if (buffer == NULL && layers->free_buffers != NULL) {
-        ki_buffers_free(layers);
-        buffer = allocate(layers, space, room);
+    if (buffer == NULL && status == KITH_OK && layers->free_buffers != NULL) {
+        status = give_up_all(layers);
+        buffer = status == KITH_OK ? allocate(layers, space, room) : NULL;
     }
     if (buffer == NULL)
-        return no_memory(nbytes);
+        return status != KITH_OK ? status : no_memory(nbytes);
     buffer->nbytes = nbytes;
     buffer->references = 1;
     buffer->next = NULL;

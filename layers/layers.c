@@ -42,8 +42,15 @@ static kith_status open_compute(kith_layers *layers)
 {
     if (layers->is_dry)
         return ki_compute_open_dry(&layers->compute);
-    if (!ki_space_is_host(&layers->space))
-        return ki_space_open_compute(&layers->space, layers->options.allows_tf32 != 0, &layers->compute);
+    if (!ki_space_is_host(&layers->space)) {
+        kith_status status =
+            ki_space_open_compute(&layers->space, layers->options.allows_tf32 != 0, &layers->compute);
+        if (status == KITH_OK) {
+            layers->compute->wait = ki_space_wait;
+            layers->compute->space = &layers->space;
+        }
+        return status;
+    }
     int threads = layers->options.blas_threads;
     if (threads == 0)
         threads = share_of_cores(&layers->options);
@@ -109,6 +116,7 @@ static void destroy(kith_layers *layers)
 {
     if (layers == NULL)
         return;
+    ki_space_settle(&layers->space);
     destroy_owned(layers, NULL);
     while (layers->copies != NULL) {
         ki_copies *copies = layers->copies;
@@ -117,7 +125,8 @@ static void destroy(kith_layers *layers)
         free(copies);
     }
     ki_buffers_free(layers);
-    ki_compute_close(layers->compute);
+    if (!layers->space.is_stuck) // it waits for its work
+        ki_compute_close(layers->compute);
     leave_groups(layers);
     ki_space_close(&layers->space);
     free(layers->params);
@@ -276,6 +285,7 @@ ki_mark ki_layers_mark(const kith_layers *layers)
 
 void ki_layers_take_back(kith_layers *layers, const ki_mark *mark)
 {
+    ki_space_settle(&layers->space);
     destroy_owned(layers, mark->owned);
     layers->param_count = mark->param_count;
     layers->memory.parameters = mark->parameters;

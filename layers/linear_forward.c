@@ -48,12 +48,28 @@ static kith_status multiply(kith_linear *linear, ki_mat x, kith_tensor *y)
     return compute->ops->gemm(compute, KI_AS_IS, KI_TRANSPOSED, 1, x, ki_mat_of(&linear->weight), 0, ki_mat_of(y));
 }
 
+static bool adds_bias(const kith_linear *linear)
+{
+    return linear->options.has_bias && !linear->options.is_bias_left_out;
+}
+
 static kith_status add_bias(kith_linear *linear, kith_tensor *y)
 {
-    if (!linear->options.has_bias || linear->options.is_bias_left_out)
+    if (!adds_bias(linear))
         return KITH_OK;
     ki_compute *compute = linear->layers->compute;
     return compute->ops->bias_add(compute, ki_mat_of(&linear->bias), ki_mat_of(y));
+}
+
+/* Both, in one where the device has it. */
+static kith_status multiply_and_add(kith_linear *linear, ki_mat x, kith_tensor *y)
+{
+    ki_compute *compute = linear->layers->compute;
+    if (adds_bias(linear) && compute->ops->gemm_bias != NULL)
+        return compute->ops->gemm_bias(compute, KI_AS_IS, KI_TRANSPOSED, x, ki_mat_of(&linear->weight),
+                                       ki_mat_of(&linear->bias), ki_mat_of(y));
+    kith_status status = multiply(linear, x, y);
+    return status == KITH_OK ? add_bias(linear, y) : status;
 }
 
 static kith_status forward_column(kith_linear *linear, kith_tape *tape, const kith_tensor *x, kith_tensor *y)
@@ -66,8 +82,7 @@ static kith_status forward_column(kith_linear *linear, kith_tape *tape, const ki
     else
         KI_OR_GOTO(end, kith_tensor_retain(x, &whole));
     KI_OR_GOTO(end, ki_tensor_create_like(layers, &whole, linear->out, &product));
-    KI_OR_GOTO(end, multiply(linear, ki_mat_of(&whole), &product));
-    KI_OR_GOTO(end, add_bias(linear, &product));
+    KI_OR_GOTO(end, multiply_and_add(linear, ki_mat_of(&whole), &product));
     product = ki_with_layout(product, KITH_SPLIT, product.dim_count - 1);
     if (linear->options.is_output_gathered)
         KI_OR_GOTO(end, kith_tensor_all_gather(layers, tape->phase, product.dim_count - 1, 1,
@@ -113,8 +128,7 @@ static kith_status forward_whole(kith_linear *linear, const kith_tensor *x, kith
     kith_tensor product = { 0 };
     kith_status status;
     KI_OR_GOTO(end, ki_tensor_create_like(linear->layers, x, linear->out, &product));
-    KI_OR_GOTO(end, multiply(linear, ki_mat_of(x), &product));
-    KI_OR_GOTO(end, add_bias(linear, &product));
+    KI_OR_GOTO(end, multiply_and_add(linear, ki_mat_of(x), &product));
     KI_OR_GOTO(end, kith_tensor_retain(&product, y));
 end:
     kith_tensor_release(&product);

@@ -92,6 +92,7 @@ kith_status ki_pipe_pools_allocate(kith_pipeline *p)
 
 void ki_pipe_pools_free(kith_pipeline *p)
 {
+    ki_space_settle(&p->space);
     for (int i = 0; p->pools != NULL && i < p->pool_count; i++) {
         ki_space_free(&p->space, p->pools[i].memory);
         free(p->pools[i].buffers);

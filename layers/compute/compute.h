@@ -34,6 +34,7 @@
 #include <stdint.h>
 
 typedef struct ki_compute ki_compute;
+struct ki_space; /* core/device/space.h */
 
 typedef struct ki_mat {
     void *data;
@@ -96,6 +97,11 @@ typedef struct ki_compute_ops {
      * f16 are summed in f32 over all of k and rounded once. */
     kith_status (*gemm)(ki_compute *self, ki_transpose of_a, ki_transpose of_b, double alpha, ki_mat a, ki_mat b,
                         double beta, ki_mat c);
+
+    /* c = op(a) op(b) + bias[0, :], all T; a table may have NULL, then gemm() and bias_add() do it. As those two in
+     * f32 and f64; of f16 and bf16 the sum of product and bias is rounded once, where those two round twice. */
+    kith_status (*gemm_bias)(ki_compute *self, ki_transpose of_a, ki_transpose of_b, ki_mat a, ki_mat b, ki_mat bias,
+                             ki_mat c);
 
     /* ---- element by element ---- */
 
@@ -227,6 +233,9 @@ struct ki_compute {
     struct ki_pool *pool;         /* host: this rank's threads (pool.h), NULL: one */
     void *scratch;                /* grows to the largest that was asked for */
     size_t scratch_nbytes;
+    /* Of another module: waits for all work before, with the deadlines of communication in it; NULL: without end. */
+    kith_status (*wait)(const struct ki_space *space);
+    const struct ki_space *space;
     void (*close)(ki_compute *self); /* frees a table of another module and all it has; NULL: made by libkith */
 };
 

@@ -189,7 +189,8 @@ kith_status ki_optim_make_state(kith_optim *optim)
 
 void ki_optim_free_state(kith_optim *optim)
 {
-    const ki_space *space = &optim->layers->space;
+    ki_space *space = &optim->layers->space;
+    ki_space_settle(space);
     for (size_t b = 0; b < optim->bucket_count; b++) {
         ki_bucket *bucket = &optim->buckets[b];
         ki_space_free(space, bucket->m);

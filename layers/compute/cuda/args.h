@@ -126,18 +126,23 @@ typedef struct ki_pick_args {
     ki_mat weights, x, y;
 } ki_pick_args;
 
-/* Rows of x with the same destination as a chain: the first of them, and each one's next. */
-typedef struct ki_chain_args {
+/* Rows in the order of their destinations, and those of one destination in ascending order: sorted keys, of which the
+ * upper half is the destination, `limit` where there is none, and the lower half the row. First each block's rows, then
+ * sorted runs of `run` keys in pairs. */
+typedef struct ki_order_args {
     const int32_t *rows;
     int64_t count, first, limit; /* destinations outside [first, first + limit) are none */
-    int32_t *next;               /* [count]: the next row with this destination, or -1 */
-    int32_t *is_first;           /* [count] */
-} ki_chain_args;
+    uint64_t *keys;              /* [count] */
+} ki_order_args;
+
+typedef struct ki_merge_args {
+    const uint64_t *from;
+    uint64_t *to; /* [count] */
+    int64_t count, run;
+} ki_merge_args;
 
 typedef struct ki_add_rows_args {
-    const int32_t *rows;
-    int64_t first;
-    const int32_t *next, *is_first;
+    const uint64_t *keys;
     ki_mat weights, x, y;
 } ki_add_rows_args;
 

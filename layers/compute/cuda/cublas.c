@@ -3,7 +3,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "cublas.h"
-#include <dlfcn.h>
+
+#include "core/base/library.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,62 +13,44 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ki_cublas table;
 static int is_open;
 
-static const char *const files[] = {
-    "libcublas.so.13",
-    "libcublas.so.12",
-    "libcublas.so",
-    "/usr/local/cuda/lib64/libcublas.so.13",
-    "/usr/local/cuda/lib64/libcublas.so.12",
-    "/usr/local/cuda/lib64/libcublas.so",
+#define FOLDER "/usr/local/cuda/lib64/"
+
+/* A cuBLAS wants a driver as its own CUDA's runtime does, so that of the runtime's version goes first. */
+static const char *const files_13[] = {
+    "libcublas.so.13",        "libcublas.so.12",     "libcublas.so", FOLDER "libcublas.so.13",
+    FOLDER "libcublas.so.12", FOLDER "libcublas.so", NULL,
+};
+static const char *const files_12[] = {
+    "libcublas.so.12",        "libcublas.so.13",     "libcublas.so", FOLDER "libcublas.so.12",
+    FOLDER "libcublas.so.13", FOLDER "libcublas.so", NULL,
 };
 
-static void *open_library(const char *library, char *reason, size_t reason_nbytes)
+static int fill(void *arg, void *handle, char *why, size_t why_nbytes)
 {
-    if (library != NULL && library[0] != '\0') {
-        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-        const char *words = handle == NULL ? dlerror() : NULL;
-        if (handle == NULL)
-            snprintf(reason, reason_nbytes, "the library that cublas_library names cannot be opened: %s",
-                     words != NULL ? words : library);
-        return handle;
-    }
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        void *handle = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
-        if (handle != NULL)
-            return handle;
-    }
-    snprintf(reason, reason_nbytes,
-             "cuBLAS is not installed: neither libcublas.so.13 nor libcublas.so.12 is found, there or in "
-             "/usr/local/cuda/lib64 (cublas_library may name the file)");
-    return NULL;
-}
-
-static int fill(void *handle, char *reason, size_t reason_nbytes)
-{
-    void *symbol;
+    ki_cublas *const cublas = (ki_cublas *)arg;
 #define KI_CUBLAS_FIND(function)                                                                                       \
-    symbol = dlsym(handle, #function);                                                                                 \
-    if (symbol == NULL) {                                                                                              \
-        snprintf(reason, reason_nbytes, "needs cuBLAS 12 or newer (%s is missing)", #function);                        \
+    if (!ki_library_find(handle, #function, &cublas->function)) {                                                      \
+        snprintf(why, why_nbytes, "needs cuBLAS 12 or newer (%s is missing)", #function);                              \
         return 0;                                                                                                      \
-    }                                                                                                                  \
-    memcpy(&table.function, &symbol, sizeof symbol);
+    }
     KI_CUBLAS_FUNCTIONS(KI_CUBLAS_FIND)
+#undef KI_CUBLAS_FIND
+    cublas->has_lt = 1;
+#define KI_CUBLAS_FIND(function) cublas->has_lt &= ki_library_find(handle, #function, &cublas->function);
+    KI_CUBLAS_LT_FUNCTIONS(KI_CUBLAS_FIND) /* a search in a library goes on in those that it needs */
 #undef KI_CUBLAS_FIND
     return 1;
 }
 
-const ki_cublas *ki_cublas_open(const char *library, char *reason, size_t reason_nbytes)
+const ki_cublas *ki_cublas_open(const char *library, int runtime, char *reason, size_t reason_nbytes)
 {
+    char refused[512];
+    const ki_library_search search = { "cuBLAS", "cublas_library",
+                                       library,  runtime > 0 && runtime < 13000 ? files_12 : files_13,
+                                       fill,     &table };
     pthread_mutex_lock(&lock);
-    if (!is_open) {
-        void *handle = open_library(library, reason, reason_nbytes);
-        if (handle != NULL) {
-            is_open = fill(handle, reason, reason_nbytes);
-            if (!is_open)
-                dlclose(handle);
-        }
-    }
+    if (!is_open)
+        is_open = ki_library_open(&search, reason, reason_nbytes, refused, sizeof refused) != NULL;
     pthread_mutex_unlock(&lock);
     return is_open ? &table : NULL;
 }

@@ -39,7 +39,7 @@ static cublasOperation_t operation(ki_transpose of)
     return of == KI_AS_IS ? CUBLAS_OP_N : CUBLAS_OP_T;
 }
 
-static kith_status told(const ki_device_compute *self, cublasStatus_t status)
+kith_status ki_told_by_cublas(const ki_device_compute *self, cublasStatus_t status)
 {
     if (status == CUBLAS_STATUS_SUCCESS)
         return KITH_OK;
@@ -96,7 +96,7 @@ kith_status ki_multiply(ki_device_compute *self, ki_transpose of_a, ki_transpose
         return call.status;
     const cublasStatus_t status = call_cublas(self, of_a, of_b, alpha, a, b, beta, c, batch);
     (void)ki_cuda_end(&call, cudaSuccess, "a product");
-    return told(self, status);
+    return ki_told_by_cublas(self, status);
 }
 
 kith_status ki_cuda_gemm(ki_compute *self, ki_transpose of_a, ki_transpose of_b, double alpha, ki_mat a, ki_mat b,

@@ -1,7 +1,9 @@
 /* layers/compute/cuda/launch.c - finds kernels in their fatbins and launches them (see launch.h).
  *
- * Fatbins are loaded, and kernels looked up, when one of them is launched for the first time in the process; a kernel's
- * handle is good for every device.
+ * All kernels are loaded on a device when a table is opened on it for the first time. CUDA would else load one at its
+ * first launch, which may wait for all that the device runs (CUDA_MODULE_LOADING, lazy by default): a collective that
+ * waits for a rank that waits so never ends. A kernel's handle is good for every device, and is looked up by name at
+ * its first launch, which loads nothing.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -113,8 +115,11 @@ void ki_flatten(int count, ki_mat *const *matrices)
 
 /* ---- kernels ---- */
 
+enum { MAX_DEVICES = 64 };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cudaLibrary_t libraries[KI_FATBINS];
+static bool is_loaded[MAX_DEVICES];
 
 static kith_status load(const ki_cuda *cuda, ki_fatbin in)
 {
@@ -128,6 +133,26 @@ static kith_status load(const ki_cuda *cuda, ki_fatbin in)
     snprintf(what, sizeof what, "loading the kernels of %s.cu", ki_fatbins[in].name);
     libraries[in] = NULL;
     return ki_cuda_fail(error, what);
+}
+
+kith_status ki_load_kernels(const ki_cuda *cuda, int ordinal)
+{
+    kith_status status = KITH_OK;
+    pthread_mutex_lock(&lock);
+    const bool is_known = ordinal < MAX_DEVICES;
+    for (int in = 0; status == KITH_OK && in < KI_FATBINS && !(is_known && is_loaded[ordinal]); in++) {
+        status = load(cuda, (ki_fatbin)in);
+        const cudaError_t error = status == KITH_OK ? ki_cuda_load_kernels(cuda, libraries[in]) : cudaSuccess;
+        if (error != cudaSuccess) {
+            char what[64];
+            snprintf(what, sizeof what, "loading the kernels of %s.cu on device %d", ki_fatbins[in].name, ordinal);
+            status = ki_cuda_fail(error, what);
+        }
+    }
+    if (status == KITH_OK && is_known)
+        is_loaded[ordinal] = true;
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 static kith_status look_up(const ki_cuda *cuda, const ki_kernel *kernel, int first, int second, cudaKernel_t *found)
@@ -191,19 +216,41 @@ kith_status ki_launch(ki_device_compute *self, ki_kernel *kernel, kith_dtype fir
     return ki_cuda_end(&call, error, kernel->name);
 }
 
+kith_status ki_wait_for_stream(ki_device_compute *self)
+{
+    return self->base.wait != NULL ? self->base.wait(self->base.space)
+                                   : ki_cuda_stream_synchronize(self->ordinal, self->stream);
+}
+
 /* ---- memory ---- */
 
-/* Work that is under way may use what it was: freeing waits for it. */
+kith_status ki_take_memory(ki_device_compute *self, size_t nbytes, void **memory)
+{
+    return self->pool != NULL ? ki_cuda_pool_alloc(self->ordinal, self->pool, self->stream, nbytes, memory)
+                              : ki_cuda_alloc(self->ordinal, nbytes, memory);
+}
+
+/* Without a pool, freeing waits for all work of the device; so the communication in it is waited for before. */
+kith_status ki_give_memory(ki_device_compute *self, void *memory)
+{
+    if (self->pool != NULL)
+        return ki_cuda_pool_free(self->ordinal, self->stream, memory);
+    const kith_status status = ki_wait_for_stream(self);
+    return status == KITH_OK ? ki_cuda_free(self->ordinal, memory) : status;
+}
+
+/* Work that is under way may use what it was. */
 kith_status ki_device_scratch(ki_device_compute *self, size_t nbytes, void **scratch)
 {
     if (nbytes > self->scratch_nbytes) {
         kith_status status = KITH_OK;
         if (self->scratch != NULL)
-            status = ki_cuda_free(self->ordinal, self->scratch);
+            status = ki_give_memory(self, self->scratch);
+        if (status != KITH_OK)
+            return status;
         self->scratch = NULL;
         self->scratch_nbytes = 0;
-        if (status == KITH_OK)
-            status = ki_cuda_alloc(self->ordinal, nbytes, &self->scratch);
+        status = ki_take_memory(self, nbytes, &self->scratch);
         if (status != KITH_OK)
             return status;
         self->scratch_nbytes = nbytes;
@@ -216,11 +263,17 @@ static kith_status make_pinned(ki_device_compute *self, size_t nbytes)
 {
     if (nbytes <= self->pinned_nbytes)
         return KITH_OK;
-    if (self->pinned != NULL)
-        (void)ki_cuda_free_pinned(self->ordinal, self->pinned);
+    kith_status status = KITH_OK;
+    if (self->pinned != NULL) { /* freeing it waits as freeing memory of the device does */
+        status = ki_wait_for_stream(self);
+        if (status == KITH_OK)
+            status = ki_cuda_free_pinned(self->ordinal, self->pinned);
+    }
+    if (status != KITH_OK)
+        return status;
     self->pinned = NULL;
     self->pinned_nbytes = 0;
-    const kith_status status = ki_cuda_alloc_pinned(self->ordinal, nbytes, &self->pinned);
+    status = ki_cuda_alloc_pinned(self->ordinal, nbytes, &self->pinned);
     if (status == KITH_OK)
         self->pinned_nbytes = nbytes;
     return status;
@@ -232,7 +285,7 @@ kith_status ki_read_back(ki_device_compute *self, const void *from, size_t nbyte
     if (status == KITH_OK)
         status = ki_cuda_copy(self->ordinal, self->stream, self->pinned, from, nbytes);
     if (status == KITH_OK)
-        status = ki_cuda_stream_synchronize(self->ordinal, self->stream);
+        status = ki_wait_for_stream(self);
     if (status == KITH_OK)
         *host = self->pinned;
     return status;

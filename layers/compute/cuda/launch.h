@@ -21,6 +21,30 @@ typedef struct ki_angles {
     size_t nbytes;
 } ki_angles;
 
+/* Products with a bias (lt.c): what tells one from another, and the algorithm for it. */
+enum { KI_LT_PLANS = 16 };
+
+typedef struct ki_lt_shape {
+    int64_t sizes[6];       /* rows and columns of c, k; row strides of a, b, c */
+    uint32_t alignments[4]; /* of a, b, bias, c in bytes */
+    uint32_t kind;          /* type and transposes */
+    uint32_t none;          /* 0: shapes are compared as bytes, and this would be padding */
+} ki_lt_shape;
+
+_Static_assert(sizeof(ki_lt_shape) == 6 * sizeof(int64_t) + 6 * sizeof(uint32_t), "no padding");
+
+typedef struct ki_lt_plan {
+    ki_lt_shape shape;
+    bool is_known, has_algorithm;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_nbytes;
+} ki_lt_plan;
+
+typedef struct ki_lt_plans {
+    ki_lt_plan all[KI_LT_PLANS];
+    int next;
+} ki_lt_plans;
+
 typedef struct ki_device_compute {
     ki_compute base; /* what layers hold */
     int ordinal;
@@ -28,17 +52,23 @@ typedef struct ki_device_compute {
     const ki_cublas *cublas;
     cublasHandle_t handle;
     bool is_tf32;
+    void *pool;    /* what memory below comes from, in the order of the stream; NULL: the device has none */
     void *scratch; /* of the device; grows to the largest that was asked for */
     size_t scratch_nbytes;
     void *pinned; /* of the host: what a function reads back */
     size_t pinned_nbytes;
     ki_angles angles;
+    ki_lt_plans plans;
 } ki_device_compute;
 
 static inline ki_device_compute *ki_device_of(ki_compute *self)
 {
     return (ki_device_compute *)(void *)self;
 }
+
+/* Until the stream's work before is done. A host that stands in CUDA hears of no peer that is gone, so a rank's layers
+ * have their own way to wait. */
+kith_status ki_wait_for_stream(ki_device_compute *self);
 
 /* ---- types ---- */
 
@@ -99,6 +129,9 @@ ki_grid ki_grid_of(int64_t count);
 /* Elements of 16 bytes of the narrower type: N of the kernel. */
 int64_t ki_chunk_of(kith_dtype a, kith_dtype b);
 
+/* Loads every kernel on the current device, which is `ordinal`; once a process and device. */
+kith_status ki_load_kernels(const ki_cuda *cuda, int ordinal);
+
 /* first, second: storage types as far as the kernel's names have them. args: the kernel's struct. */
 kith_status ki_launch(ki_device_compute *self, ki_kernel *kernel, kith_dtype first, kith_dtype second, ki_grid grid,
                       const void *args);
@@ -108,6 +141,10 @@ kith_status ki_launch(ki_device_compute *self, ki_kernel *kernel, kith_dtype fir
 void ki_flatten(int count, ki_mat *const *matrices);
 
 /* ---- memory ---- */
+
+/* Memory for work of the stream, and back: nothing waits for work that uses it, where the device has pools. */
+kith_status ki_take_memory(ki_device_compute *self, size_t nbytes, void **memory);
+kith_status ki_give_memory(ki_device_compute *self, void *memory);
 
 /* At least nbytes on the device, aligned to 256 bytes, valid until the next call: work that is in the stream may use
  * it. */
@@ -135,10 +172,15 @@ typedef struct ki_batch {
 kith_status ki_multiply(ki_device_compute *self, ki_transpose of_a, ki_transpose of_b, double alpha, ki_mat a, ki_mat b,
                         double beta, ki_mat c, ki_batch batch);
 
+/* Status of a product that cuBLAS was asked for. */
+kith_status ki_told_by_cublas(const ki_device_compute *self, cublasStatus_t status);
+
 /* ---- rows of the table ---- */
 
 kith_status ki_cuda_gemm(ki_compute *self, ki_transpose of_a, ki_transpose of_b, double alpha, ki_mat a, ki_mat b,
                          double beta, ki_mat c);
+kith_status ki_cuda_gemm_bias(ki_compute *self, ki_transpose of_a, ki_transpose of_b, ki_mat a, ki_mat b, ki_mat bias,
+                              ki_mat c);
 void ki_fill_elements(ki_compute_ops *ops);
 void ki_fill_activations(ki_compute_ops *ops);
 void ki_fill_norms(ki_compute_ops *ops);

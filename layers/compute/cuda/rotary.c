@@ -17,7 +17,7 @@ static ki_kernel rotary_kernel = { .in = KI_IN_ATTENTION, .name = "rotary", .suf
 void ki_drop_angles(ki_device_compute *self)
 {
     if (self->angles.memory != NULL)
-        (void)ki_cuda_free(self->ordinal, self->angles.memory);
+        (void)ki_give_memory(self, self->angles.memory);
     self->angles = (ki_angles){ 0 };
 }
 
@@ -46,7 +46,7 @@ static kith_status upload(ki_device_compute *self, double base, int64_t half, in
     if (status == KITH_OK)
         status = ki_cuda_copy(self->ordinal, self->stream, scratch, host, nbytes);
     if (status == KITH_OK) /* where the device reads ordinary memory by itself, it may do so later */
-        status = ki_cuda_stream_synchronize(self->ordinal, self->stream);
+        status = ki_wait_for_stream(self);
     free(host);
     *coarse = (double *)scratch;
     return status;
@@ -57,7 +57,7 @@ static kith_status make_room(ki_device_compute *self, size_t nbytes)
     if (nbytes <= self->angles.nbytes)
         return KITH_OK;
     ki_drop_angles(self);
-    const kith_status status = ki_cuda_alloc(self->ordinal, nbytes, &self->angles.memory);
+    const kith_status status = ki_take_memory(self, nbytes, &self->angles.memory);
     if (status == KITH_OK)
         self->angles.nbytes = nbytes;
     return status;

@@ -9,7 +9,8 @@
 #include <assert.h>
 
 static ki_kernel pick_kernel = { .in = KI_IN_ROWS, .name = "pick", .suffix = KI_TYPED };
-static ki_kernel chain_kernel = { .in = KI_IN_ROWS, .name = "chain", .suffix = KI_ALONE };
+static ki_kernel order_kernel = { .in = KI_IN_ROWS, .name = "order", .suffix = KI_ALONE };
+static ki_kernel merge_kernel = { .in = KI_IN_ROWS, .name = "merge", .suffix = KI_ALONE };
 static ki_kernel add_rows_kernel = { .in = KI_IN_ROWS, .name = "add_rows", .suffix = KI_MIXED };
 static ki_kernel row_dots_kernel = { .in = KI_IN_ROWS, .name = "row_dots", .suffix = KI_TYPED };
 static ki_kernel top_k_kernel = { .in = KI_IN_ROWS, .name = "top_k", .suffix = KI_TYPED };
@@ -37,26 +38,43 @@ static kith_status pick_rows(ki_compute *self, const int32_t *rows, ki_mat weigh
     return pick(self, rows, 0, weights, x, y);
 }
 
-/* Scratch: next and is_first of each row of x. */
+/* Sorts `count` rows by destination into *keys, which is scratch. */
+static kith_status sort(ki_device_compute *device, const int32_t *rows, int64_t count, int64_t first, int64_t limit,
+                        const uint64_t **keys)
+{
+    void *scratch;
+    const ki_grid grid = ki_grid_of(count);
+    kith_status status = ki_device_scratch(device, 2 * (size_t)count * sizeof **keys, &scratch);
+    if (status != KITH_OK)
+        return status;
+    uint64_t *from = (uint64_t *)scratch, *to = from + count;
+    const ki_order_args order = { rows, count, first, limit, from };
+    status = ki_launch(device, &order_kernel, KITH_F32, KITH_F32, grid, &order);
+    for (int64_t run = grid.threads; status == KITH_OK && run < count; run *= 2) {
+        const ki_merge_args merge = { from, to, count, run };
+        status = ki_launch(device, &merge_kernel, KITH_F32, KITH_F32, grid, &merge);
+        to = from;
+        from = (uint64_t *)scratch + (from == scratch ? count : 0);
+    }
+    *keys = from;
+    return status;
+}
+
 static kith_status add(ki_compute *self, const int32_t *rows, int64_t first, ki_mat weights, ki_mat x, ki_mat y)
 {
     ki_device_compute *const device = ki_device_of(self);
-    void *scratch;
-    assert(x.cols == y.cols);
+    const uint64_t *keys;
+    assert(x.cols == y.cols && x.rows <= UINT32_MAX && y.rows < UINT32_MAX);
     if (x.rows == 0 || x.cols == 0)
         return KITH_OK;
     kith_status status = ki_expect("rows", ki_accumulator_of(x.dtype), 1, &weights);
     if (status == KITH_OK)
-        status = ki_device_scratch(device, 2 * (size_t)x.rows * sizeof(int32_t), &scratch);
+        status = sort(device, rows, x.rows, first, y.rows, &keys);
     if (status != KITH_OK)
         return status;
-    int32_t *const next = (int32_t *)scratch, *const is_first = next + x.rows;
-    const ki_chain_args chain = { rows, x.rows, first, y.rows, next, is_first };
-    const ki_add_rows_args args = { rows, first, next, is_first, weights, x, y };
-    status = ki_launch(device, &chain_kernel, x.dtype, x.dtype, ki_grid_of_rows(x.rows), &chain);
-    return status != KITH_OK ? status
-                             : ki_launch(device, &add_rows_kernel, x.dtype, y.dtype,
-                                         ki_grid_of_chunks(x, ki_chunk_of(x.dtype, y.dtype)), &args);
+    const ki_add_rows_args args = { keys, weights, x, y };
+    return ki_launch(device, &add_rows_kernel, x.dtype, y.dtype, ki_grid_of_chunks(x, ki_chunk_of(x.dtype, y.dtype)),
+                     &args);
 }
 
 static kith_status scatter_rows(ki_compute *self, const int32_t *ids, int64_t first, ki_mat dy, ki_mat grad)

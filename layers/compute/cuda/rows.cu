@@ -1,8 +1,9 @@
 /* layers/compute/cuda/rows.cu - whole rows by number: embedding, dispatch to experts, and what a router needs.
  *
- * All have the host's bits. Rows that are added to one destination are added in ascending order, as the host does: a
- * first kernel links those with the same destination into a chain, a second one walks each chain. Its time grows with
- * the longest chain, and that of the linking with the square of the number of rows, 32 at a time.
+ * All have the host's bits. Rows that are added to one destination are added in ascending order, as the host does: they
+ * are sorted by destination and number first, in blocks and then by merging, and whoever has the first row of a
+ * destination adds all of them. The time of sorting grows with the number of rows (and the square of its logarithm),
+ * that of adding with the most rows of one destination.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -33,68 +34,123 @@ template <class S> KI_DEVICE void pick(const ki_pick_args &args)
     }
 }
 
-KI_DEVICE int64_t smallest_of_warp(int64_t x)
+/* Each thread counts the keys of its block that come before its own, which are all different. */
+KI_BLOCK_KERNEL(ki_order, ki_order_args)
+{
+    KI_SHARED(uint64_t, keys, KI_MAX_THREADS);
+    for (int64_t start = (int64_t)ki_block() * ki_threads(); start < args.count;
+         start += (int64_t)ki_blocks() * ki_threads()) {
+        const int64_t row = start + ki_thread();
+        uint64_t mine = ~(uint64_t)0;
+        if (row < args.count) {
+            const int64_t place = (int64_t)ki_load(args.rows + row) - args.first;
+            mine = (uint64_t)(place >= 0 && place < args.limit ? place : args.limit) << 32 | (uint64_t)row;
+        }
+        keys[ki_thread()] = mine;
+        ki_block_sync();
+        int before = 0;
+        for (uint32_t i = 0; i < ki_threads(); i++)
+            before += keys[i] < mine;
+        if (row < args.count)
+            ki_store(args.keys + start + before, mine);
+        ki_block_sync();
+    }
+}
+
+/* A key goes behind those of its own run and of the other one that come before it. */
+KI_KERNEL(ki_merge, ki_merge_args)
+{
+    for (int64_t i = ki_grid_thread(); i < args.count; i += ki_grid_threads()) {
+        const uint64_t mine = ki_load(args.from + i);
+        const int64_t run = i / args.run, other = (run ^ 1) * args.run, both = run / 2 * 2 * args.run;
+        int64_t low = other, high = other + args.run;
+        high = high < args.count ? high : args.count;
+        while (low < high) {
+            const int64_t middle = low + (high - low) / 2;
+            if (ki_load(args.from + middle) < mine)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        ki_store(args.to + both + (i - run * args.run) + (low - other), mine);
+    }
+}
+
+/* y += weight * x, rounded to T, as on the host. */
+template <class T, class R, int N> KI_DEVICE void add_part(R weight, const R (&x)[N], R (&y)[N])
 {
     KI_UNROLLED
-    for (unsigned half = KI_WARP / 2; half > 0; half /= 2) {
-        const int64_t other = ki_warp_shuffle_xor(x, half);
-        x = other < x ? other : x;
+    for (int i = 0; i < N; i++) {
+        T stored;
+        ki_stored(y[i] + weight * x[i], &stored);
+        y[i] = ki_number<R>(stored);
     }
-    return x;
 }
 
-/* The first row of [from, to) whose destination is `wanted`, `to` if there is none. */
-KI_DEVICE int64_t find_row(const int32_t *rows, int32_t wanted, int64_t from, int64_t to)
+template <class R> KI_DEVICE R weight_of(const ki_mat &weights, int64_t row)
 {
-    for (int64_t at = from; at < to; at += KI_WARP) {
-        const int64_t mine = at + ki_thread() % KI_WARP;
-        const int64_t found = smallest_of_warp(mine < to && ki_load(rows + mine) == wanted ? mine : to);
-        if (found < to)
-            return found;
-    }
-    return to;
+    return weights.data != NULL ? ki_load(ki_at<R>(weights, row, 0)) : (R)1;
 }
 
-KI_BLOCK_KERNEL(ki_chain, ki_chain_args)
+/* A few rows are under way at once: a frequent word is as long as many reads one after the other. Returns whether there
+ * may be more rows for `to` behind these. */
+template <class S, class T, class R, int N>
+KI_DEVICE bool add_some(const ki_add_rows_args &args, uint32_t to, int64_t from, int64_t col, R (&y)[N])
 {
-    KI_EACH_ROW(row, args.count)
-    {
-        const int32_t wanted = ki_load(args.rows + row);
-        const int64_t place = (int64_t)wanted - args.first;
-        const bool has_place = place >= 0 && place < args.limit;
-        const bool is_first = has_place && find_row(args.rows, wanted, 0, row) == row;
-        const int64_t next = has_place ? find_row(args.rows, wanted, row + 1, args.count) : args.count;
-        if (ki_thread() % KI_WARP == 0) {
-            ki_store(args.is_first + row, (int32_t)is_first);
-            ki_store(args.next + row, next < args.count ? (int32_t)next : (int32_t)-1);
-        }
+    enum { AHEAD = 4, W = 16 / sizeof(S) };
+    ki_pack<S> packs[AHEAD][N / W];
+    R weights[AHEAD];
+    bool is_for_it[AHEAD];
+    KI_UNROLLED
+    for (int a = 0; a < AHEAD; a++) {
+        const int64_t at = from + a < args.x.rows ? from + a : from;
+        const uint64_t key = ki_load(args.keys + at);
+        const int64_t row = (int64_t)(uint32_t)key;
+        is_for_it[a] = at == from + a && key >> 32 == to;
+        weights[a] = weight_of<R>(args.weights, row);
+        KI_UNROLLED
+        for (int i = 0; i < N / W; i++)
+            packs[a][i] = ki_load16<ki_pack<S>>(ki_at<S>(args.x, row, col + i * W));
     }
+    KI_UNROLLED
+    for (int a = 0; a < AHEAD; a++) {
+        R x[N];
+        KI_UNROLLED
+        for (int i = 0; i < N; i++)
+            x[i] = ki_number<R>(packs[a][i / W].v[i % W]);
+        if (is_for_it[a])
+            add_part<T>(weights[a], x, y);
+    }
+    return is_for_it[AHEAD - 1];
 }
 
-/* x as S, y as T; y is rounded at each addition, as on the host. */
+/* x as S, y as T. */
 template <class S, class T> KI_DEVICE void add_rows(const ki_add_rows_args &args)
 {
     typedef typename ki_accumulator<T>::type R;
-    enum { N = ki_chunk<S, T>::N };
-    KI_EACH_CHUNK(args.x, N, row, col)
+    enum { N = ki_chunk<S, T>::N, AHEAD = 4 };
+    const bool is_wide = ki_is_aligned(args.x.data) && args.x.stride % (int64_t)(16 / sizeof(S)) == 0;
+    KI_EACH_CHUNK(args.x, N, at, col)
     {
-        if (!ki_load(args.is_first + row))
+        const uint32_t to = (uint32_t)(ki_load(args.keys + at) >> 32);
+        if (to >= args.y.rows || (at > 0 && (uint32_t)(ki_load(args.keys + at - 1) >> 32) == to))
             continue;
         R y[N];
         const int count = ki_count(col, args.x.cols, N);
-        const int64_t to = (int64_t)ki_load(args.rows + row) - args.first;
         ki_get<T>(args.y, to, col, count, y);
-        for (int64_t from = row; from >= 0; from = ki_load(args.next + from)) {
-            R x[N];
-            const R weight = args.weights.data != NULL ? ki_load(ki_at<R>(args.weights, from, 0)) : (R)1;
-            ki_get<S>(args.x, from, col, count, x);
-            KI_UNROLLED
-            for (int i = 0; i < N; i++) {
-                T stored;
-                ki_stored(y[i] + weight * x[i], &stored);
-                y[i] = ki_number<R>(stored);
+        int64_t from = at;
+        if (is_wide && count == N)
+            while (from < args.x.rows && add_some<S, T>(args, to, from, col, y))
+                from += AHEAD;
+        else
+            for (; from < args.x.rows; from++) {
+                R x[N];
+                const uint64_t key = ki_load(args.keys + from);
+                if (key >> 32 != to)
+                    break;
+                ki_get<S>(args.x, (int64_t)(uint32_t)key, col, count, x);
+                add_part<T>(weight_of<R>(args.weights, (int64_t)(uint32_t)key), x, y);
             }
-        }
         ki_put<T>(args.y, to, col, count, y);
     }
 }

@@ -15,10 +15,13 @@ static ki_compute_ops ops;
 static void close_table(ki_compute *self)
 {
     ki_device_compute *const device = ki_device_of(self);
+    self->wait = NULL; /* who has layers has settled them; after a group's failure its way to wait would refuse */
     (void)ki_cuda_stream_synchronize(device->ordinal, device->stream);
     ki_drop_angles(device);
     if (device->scratch != NULL)
-        (void)ki_cuda_free(device->ordinal, device->scratch);
+        (void)ki_give_memory(device, device->scratch);
+    if (device->pool != NULL)
+        (void)ki_cuda_pool_destroy(device->ordinal, device->pool);
     if (device->pinned != NULL)
         (void)ki_cuda_free_pinned(device->ordinal, device->pinned);
     if (device->handle != NULL) {
@@ -35,6 +38,7 @@ static void fill_ops(void)
 {
     ops.name = "cuda";
     ops.gemm = ki_cuda_gemm;
+    ops.gemm_bias = ki_cuda_gemm_bias;
     ki_fill_elements(&ops);
     ki_fill_activations(&ops);
     ki_fill_norms(&ops);
@@ -59,15 +63,30 @@ static cublasStatus_t open_handle(ki_device_compute *device)
     return status;
 }
 
+/* The pool keeps nothing: what it holds is the scratch. */
+static kith_status prepare(const ki_cuda_call *call, ki_device_compute *device)
+{
+    int has_pools;
+    const kith_status status = ki_load_kernels(call->cuda, call->ordinal);
+    if (status != KITH_OK)
+        return status;
+    const cudaError_t error = ki_cuda_has_pools(call->cuda, call->ordinal, &has_pools);
+    if (error != cudaSuccess)
+        return ki_cuda_fail(error, "asking for memory pools");
+    return has_pools ? ki_cuda_pool_create(call->ordinal, 0, 0, &device->pool) : KITH_OK;
+}
+
 kith_status ki_cuda_compute_open(int ordinal, void *stream, int is_tf32, struct ki_compute **compute)
 {
     char reason[512];
     const ki_cuda_call call = ki_cuda_begin(ordinal);
     if (call.cuda == NULL)
         return call.status;
-    const ki_cublas *cublas = ki_cublas_open(ki_cuda_host->setting("cublas_library", ""), reason, sizeof reason);
+    const ki_cublas *cublas =
+        ki_cublas_open(ki_cuda_host->setting("cublas_library", ""), call.cuda->version, reason, sizeof reason);
     ki_device_compute *device = cublas != NULL ? (ki_device_compute *)calloc(1, sizeof *device) : NULL;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    kith_status loaded = KITH_OK;
     if (device != NULL) {
         device->base.ops = &ops;
         device->base.close = close_table;
@@ -76,6 +95,8 @@ kith_status ki_cuda_compute_open(int ordinal, void *stream, int is_tf32, struct 
         device->cublas = cublas;
         device->is_tf32 = is_tf32 != 0;
         status = open_handle(device);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            loaded = prepare(&call, device);
     }
     (void)ki_cuda_end(&call, cudaSuccess, "opening");
     if (cublas == NULL)
@@ -88,6 +109,10 @@ kith_status ki_cuda_compute_open(int ordinal, void *stream, int is_tf32, struct 
         close_table(&device->base);
         return ki_cuda_host->fail(status == CUBLAS_STATUS_ALLOC_FAILED ? KITH_ERR_NO_MEMORY : KITH_ERR_UNSUPPORTED,
                                   "cuda: cuBLAS on device %d: %s", ordinal, words);
+    }
+    if (loaded != KITH_OK) {
+        close_table(&device->base);
+        return loaded;
     }
     *compute = &device->base;
     return KITH_OK;
