@@ -14,7 +14,6 @@
 /* A small one, so that whoever fills the processors with blocks does not run empty threads. */
 enum { MAJOR = 9, MINOR = 0, PROCESSORS = 4, SHARED_NBYTES = 48 << 10, SHARED_OPTIN_NBYTES = 227 << 10 };
 
-static __thread int current_device;
 static __thread cudaError_t last_error;
 static _Atomic int broken[SIM_MAX_DEVICES]; /* a cudaError_t */
 static _Atomic bool is_exiting;
@@ -96,7 +95,7 @@ const char *sim_where(const void *address, char *text, size_t text_nbytes)
 
 /* ---- begin and end of a function ---- */
 
-cudaError_t sim_enter(const char *api)
+cudaError_t sim_enter(const char *api, bool is_bare)
 {
     pthread_once(&once, start);
     if (started_by != getpid())
@@ -104,9 +103,13 @@ cudaError_t sim_enter(const char *api)
     const sim_op *op = sim_running();
     if (op != NULL && op->is_host_function)
         sim_fail("%s: called by a host function of a stream, which may call nothing of CUDA", api);
+    if (sim_settings_get()->is_too_new)
+        return cudaErrorInsufficientDriver;
     if (sim_settings_get()->devices == 0)
         return cudaErrorNoDevice;
-    return sim_device_error(current_device);
+    if (!is_bare)
+        sim_context_need(api);
+    return sim_device_error(sim_current_device());
 }
 
 cudaError_t sim_leave(cudaError_t error)
@@ -120,13 +123,13 @@ SIM_API cudaError_t cudaGetLastError(void)
 {
     const cudaError_t error = last_error;
     last_error = cudaSuccess;
-    const cudaError_t lasting = sim_device_error(current_device);
+    const cudaError_t lasting = sim_device_error(sim_current_device());
     return error != cudaSuccess ? error : lasting;
 }
 
 SIM_API cudaError_t cudaPeekAtLastError(void)
 {
-    return last_error != cudaSuccess ? last_error : sim_device_error(current_device);
+    return last_error != cudaSuccess ? last_error : sim_device_error(sim_current_device());
 }
 
 cudaError_t sim_device_error(int device)
@@ -154,6 +157,8 @@ static const words known[] = {
     { cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error" },
     { cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument" },
     { cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy" },
+    { cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+      "CUDA driver version is insufficient for CUDA runtime version" },
     { cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected" },
     { cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
     { cudaErrorInvalidKernelImage, "cudaErrorInvalidKernelImage", "device kernel image is invalid" },
@@ -194,11 +199,6 @@ int sim_device_count(void)
     return sim_settings_get()->devices;
 }
 
-int sim_current_device(void)
-{
-    return current_device;
-}
-
 void sim_device_uuid(int device, unsigned char uuid[16])
 {
     memcpy(uuid, "simulated-gpu-\0", 16);
@@ -208,7 +208,7 @@ void sim_device_uuid(int device, unsigned char uuid[16])
 SIM_API cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = 0;
-    SIM_ENTER(cudaGetDeviceCount);
+    SIM_ENTER_BARE(cudaGetDeviceCount);
     if (sim_fault("device_count"))
         return sim_leave(cudaErrorUnknown);
     *count = sim_device_count();
@@ -217,20 +217,20 @@ SIM_API cudaError_t cudaGetDeviceCount(int *count)
 
 SIM_API cudaError_t cudaGetDevice(int *device)
 {
-    SIM_ENTER(cudaGetDevice);
-    *device = current_device;
+    SIM_ENTER_BARE(cudaGetDevice);
+    *device = sim_current_device();
     return sim_leave(cudaSuccess);
 }
 
 /* A broken device can be left. */
 SIM_API cudaError_t cudaSetDevice(int device)
 {
-    const cudaError_t error = sim_enter("cudaSetDevice");
+    const cudaError_t error = sim_enter("cudaSetDevice", true);
     if (error == cudaErrorNoDevice || error == cudaErrorInitializationError)
         return sim_leave(error);
     if (device < 0 || device >= sim_device_count())
         return sim_leave(cudaErrorInvalidDevice);
-    current_device = device;
+    sim_context_choose(device, "cudaSetDevice");
     return sim_leave(sim_device_error(device));
 }
 
@@ -241,7 +241,7 @@ static bool is_device(int device)
 
 SIM_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
-    SIM_ENTER(cudaGetDeviceProperties);
+    SIM_ENTER_BARE(cudaGetDeviceProperties);
     if (!is_device(device))
         return sim_leave(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
@@ -265,7 +265,8 @@ SIM_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, i
     properties->pciBusID = sim_settings_get()->physical[device] + 1;
     properties->unifiedAddressing = properties->canMapHostMemory = properties->concurrentKernels = 1;
     properties->asyncEngineCount = 3;
-    properties->streamPrioritiesSupported = properties->memoryPoolsSupported = 1;
+    properties->streamPrioritiesSupported = 1;
+    properties->memoryPoolsSupported = sim_settings_get()->has_pools;
     return sim_leave(cudaSuccess);
 }
 
@@ -291,8 +292,9 @@ static int attribute_of(enum cudaDeviceAttr attribute, int device)
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
         return SHARED_OPTIN_NBYTES;
     case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrMemoryPoolsSupported:
         return 1;
+    case cudaDevAttrMemoryPoolsSupported:
+        return sim_settings_get()->has_pools;
     case cudaDevAttrManagedMemory:
     case cudaDevAttrIntegrated:
     case cudaDevAttrPciDomainId:
@@ -307,7 +309,7 @@ static int attribute_of(enum cudaDeviceAttr attribute, int device)
 
 SIM_API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    SIM_ENTER(cudaDeviceGetAttribute);
+    SIM_ENTER_BARE(cudaDeviceGetAttribute);
     if (!is_device(device))
         return sim_leave(cudaErrorInvalidDevice);
     const int known_value = attribute_of(attribute, device);
@@ -321,7 +323,7 @@ SIM_API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attri
 
 SIM_API cudaError_t cudaDeviceGetPCIBusId(char *text, int text_nbytes, int device)
 {
-    SIM_ENTER(cudaDeviceGetPCIBusId);
+    SIM_ENTER_BARE(cudaDeviceGetPCIBusId);
     if (!is_device(device))
         return sim_leave(cudaErrorInvalidDevice);
     if (text_nbytes < 13)
@@ -334,7 +336,7 @@ SIM_API cudaError_t cudaMemGetInfo(size_t *free_nbytes, size_t *total_nbytes)
 {
     SIM_ENTER(cudaMemGetInfo);
     *total_nbytes = sim_settings_get()->memory_nbytes;
-    *free_nbytes = *total_nbytes - sim_memory_used(current_device);
+    *free_nbytes = *total_nbytes - sim_memory_used(sim_current_device());
     return sim_leave(cudaSuccess);
 }
 
@@ -353,7 +355,7 @@ SIM_API cudaError_t cudaDriverGetVersion(int *version)
 /* A GPU reaches no memory of another one, except in copies. */
 SIM_API cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
-    SIM_ENTER(cudaDeviceCanAccessPeer);
+    SIM_ENTER_BARE(cudaDeviceCanAccessPeer);
     if (!is_device(device) || !is_device(peer))
         return sim_leave(cudaErrorInvalidDevice);
     *can = 0;

@@ -18,7 +18,7 @@ static cudaError_t allocate(void **ptr, sim_kind kind, size_t nbytes, const char
         return cudaSuccess;
     if (sim_fault(fault))
         return cudaErrorMemoryAllocation;
-    *ptr = sim_memory_new(kind, sim_current_device(), nbytes, made_by);
+    *ptr = sim_memory_new(kind, sim_current_device(), nbytes, NULL, made_by);
     return *ptr == NULL ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
@@ -44,7 +44,7 @@ SIM_API cudaError_t cudaMallocHost(void **ptr, size_t nbytes)
 
 static cudaError_t release(sim_kind kind, void *ptr, const char *api)
 {
-    sim_place place;
+    sim_place place = { .pool = NULL };
     if (ptr == NULL)
         return cudaSuccess;
     if (!sim_memory_leave(kind, ptr, api))
@@ -53,6 +53,8 @@ static cudaError_t release(sim_kind kind, void *ptr, const char *api)
         for (int device = 0; device < sim_device_count(); device++)
             if (kind == SIM_PINNED || device == place.device)
                 sim_device_wait(device, false);
+    if (place.pool != NULL) /* cudaFree() takes such memory too */
+        sim_pool_give(place.pool, place.nbytes);
     sim_memory_gone(ptr);
     return cudaSuccess;
 }
@@ -74,6 +76,7 @@ SIM_API cudaError_t cudaFreeHost(void *ptr)
 typedef struct piece {
     void *ptr;
     size_t nbytes;
+    sim_pool *pool;
 } piece;
 
 /* Whoever uses the memory must come after this. */
@@ -90,6 +93,8 @@ static void take_back(void *arg)
     const piece *p = arg;
     sim_access(p->ptr, p->nbytes, SIM_WRITE);
     sim_memory_gone(p->ptr);
+    if (p->pool != NULL)
+        sim_pool_give(p->pool, p->nbytes);
 }
 
 static void put(sim_stream *stream, const char *what, void (*run)(void *arg), piece value)
@@ -101,22 +106,39 @@ static void put(sim_stream *stream, const char *what, void (*run)(void *arg), pi
     sim_stream_put(stream, sim_op_new(what, run, p), NULL);
 }
 
+cudaError_t sim_malloc_async(void **ptr, size_t nbytes, sim_pool *pool, cudaStream_t into, const char *api,
+                             const void *made_by)
+{
+    sim_stream *stream = sim_stream_of(into, api);
+    if (stream == NULL)
+        return cudaErrorInvalidResourceHandle;
+    if (ptr == NULL || !sim_settings_get()->has_pools)
+        return ptr == NULL ? cudaErrorInvalidValue : cudaErrorNotSupported;
+    *ptr = NULL;
+    if (nbytes == 0)
+        return cudaSuccess;
+    if (pool == NULL)
+        pool = sim_pool_default(stream->device);
+    if (sim_pool_device(pool) != stream->device) {
+        sim_fail("%s: memory of a pool of device %d in a stream of device %d", api, sim_pool_device(pool),
+                 stream->device);
+        return cudaErrorInvalidValue;
+    }
+    if (sim_fault("malloc") || !sim_pool_take(pool, nbytes))
+        return cudaErrorMemoryAllocation;
+    *ptr = sim_memory_new(SIM_DEVICE, stream->device, nbytes, pool, made_by);
+    if (*ptr == NULL) {
+        sim_pool_give(pool, nbytes);
+        return cudaErrorMemoryAllocation;
+    }
+    put(stream, api, hand_out, (piece){ *ptr, nbytes, pool });
+    return cudaSuccess;
+}
+
 SIM_API cudaError_t cudaMallocAsync(void **ptr, size_t nbytes, cudaStream_t into)
 {
     SIM_ENTER(cudaMallocAsync);
-    sim_stream *stream = sim_stream_of(into, "cudaMallocAsync");
-    if (stream == NULL)
-        return sim_leave(cudaErrorInvalidResourceHandle);
-    if (ptr == NULL)
-        return sim_leave(cudaErrorInvalidValue);
-    *ptr = NULL;
-    if (nbytes == 0)
-        return sim_leave(cudaSuccess);
-    *ptr = sim_fault("malloc") ? NULL : sim_memory_new(SIM_DEVICE, stream->device, nbytes, SIM_CALLER);
-    if (*ptr == NULL)
-        return sim_leave(cudaErrorMemoryAllocation);
-    put(stream, "cudaMallocAsync", hand_out, (piece){ *ptr, nbytes });
-    return sim_leave(cudaSuccess);
+    return sim_leave(sim_malloc_async(ptr, nbytes, NULL, into, "cudaMallocAsync", SIM_CALLER));
 }
 
 SIM_API cudaError_t cudaFreeAsync(void *ptr, cudaStream_t into)
@@ -130,7 +152,7 @@ SIM_API cudaError_t cudaFreeAsync(void *ptr, cudaStream_t into)
         return sim_leave(cudaSuccess);
     if (!sim_memory_leave(SIM_DEVICE, ptr, "cudaFreeAsync") || !sim_place_find(ptr, &place))
         return sim_leave(cudaErrorInvalidValue);
-    put(stream, "cudaFreeAsync", take_back, (piece){ ptr, place.nbytes });
+    put(stream, "cudaFreeAsync", take_back, (piece){ ptr, place.nbytes, place.pool });
     return sim_leave(cudaSuccess);
 }
 

@@ -23,7 +23,9 @@ typedef struct sim_settings {
     int devices;                   /* visible ones */
     int physical[SIM_MAX_DEVICES]; /* what each is: CUDA_VISIBLE_DEVICES picks among KITH_SIMGPU_DEVICES */
     size_t memory_nbytes;
-    bool keep_going, check_leaks;
+    bool keep_going, check_leaks, only_loaded, is_too_new, has_pools;
+    int queues;    /* KITH_SIMGPU_QUEUES: CUDA_DEVICE_MAX_CONNECTIONS is at least that; 0: it may be anything */
+    int contexts;  /* KITH_SIMGPU_CONTEXTS: on so many devices at most; 0: on any */
     uint64_t seed; /* KITH_SIMGPU_DELAY; 0: no delays, everything as numbered */
     unsigned delay_us;
     const char *kernels; /* KITH_SIMGPU_KERNELS, or NULL */
@@ -112,6 +114,8 @@ bool sim_stream_is_idle(sim_stream *stream); /* and the host knows when it is */
 
 typedef enum sim_kind { SIM_HOST = 0, SIM_DEVICE = 1, SIM_PINNED = 2 } sim_kind;
 
+typedef struct sim_pool sim_pool; /* pool.c */
+
 /* One live allocation. */
 typedef struct sim_place {
     sim_kind kind;
@@ -122,12 +126,13 @@ typedef struct sim_place {
     uint32_t *cells; /* one for each byte */
     bool is_leaving; /* cudaFreeAsync() was called */
     const void *made_by;
+    sim_pool *pool; /* or NULL */
 } sim_place;
 
 /* True with the allocation that ptr points into. */
 bool sim_place_find(const void *ptr, sim_place *place);
-/* NULL when there is no room. */
-void *sim_memory_new(sim_kind kind, int device, size_t nbytes, const void *made_by);
+/* NULL when there is no room. pool: NULL for all but sim_malloc_async(). */
+void *sim_memory_new(sim_kind kind, int device, size_t nbytes, sim_pool *pool, const void *made_by);
 /* The allocation that begins at ptr, which is to leave; false after sim_fail(). */
 bool sim_memory_leave(sim_kind kind, const void *ptr, const char *api);
 void sim_memory_gone(const void *ptr);
@@ -137,6 +142,18 @@ bool sim_memory_is_ours(const void *ptr); /* live or not; takes no lock */
 const char *sim_memory_explain(const void *ptr, size_t nbytes, char *text, size_t text_nbytes);
 /* What was never freed, as a sentence; 0 when there is none. */
 int sim_memory_leaks(char *text, size_t text_nbytes);
+
+/* buffer.c: in the order of a stream */
+cudaError_t sim_malloc_async(void **ptr, size_t nbytes, sim_pool *pool, cudaStream_t into, const char *api,
+                             const void *made_by);
+
+/* ---- pool.c ---- */
+
+sim_pool *sim_pool_default(int device);
+int sim_pool_device(const sim_pool *pool);
+bool sim_pool_take(sim_pool *pool, size_t nbytes); /* false: beyond its limit */
+void sim_pool_give(sim_pool *pool, size_t nbytes);
+void sim_pool_settle(int device); /* somebody waited: what pools hold beyond their thresholds goes back */
 
 /* ---- shadow.c ---- */
 
@@ -154,11 +171,16 @@ void *sim_access_any(const void *ptr, size_t nbytes, int mode);
 bool sim_handle_known(const char *kind, const void *handle);
 int sim_handle_leaks(char *text, size_t text_nbytes);
 
+/* ---- context.c ---- */
+
+void sim_context_need(const char *api);               /* the thread works on a device: makes a context if it has none */
+void sim_context_choose(int device, const char *api); /* cudaSetDevice() */
+
 /* ---- api.c: what every function of the API begins and ends with ---- */
 
 /* Starts the simulator; cudaSuccess, or why nothing can be done: no device, after fork(), a broken device. Functions
- * that an operation of a stream may not call end in sim_fail(). */
-cudaError_t sim_enter(const char *api);
+ * that an operation of a stream may not call end in sim_fail(). is_bare: the function needs no context. */
+cudaError_t sim_enter(const char *api, bool is_bare);
 /* Keeps the error for cudaGetLastError(). */
 cudaError_t sim_leave(cudaError_t error);
 cudaError_t sim_device_error(int device);
@@ -166,12 +188,14 @@ bool sim_is_exiting(void);
 /* "libx.so+0x123" of a return address. Returns text. */
 const char *sim_where(const void *address, char *text, size_t text_nbytes);
 
-#define SIM_ENTER(api)                                                                                                 \
+#define SIM_ENTER_AS(api, is_bare)                                                                                     \
     do {                                                                                                               \
-        const cudaError_t enter_error = sim_enter(#api);                                                               \
+        const cudaError_t enter_error = sim_enter(api, is_bare);                                                       \
         if (enter_error != cudaSuccess)                                                                                \
             return sim_leave(enter_error);                                                                             \
     } while (0)
+#define SIM_ENTER(api) SIM_ENTER_AS(#api, false)
+#define SIM_ENTER_BARE(api) SIM_ENTER_AS(#api, true)
 
 #define SIM_CALLER __builtin_return_address(0)
 

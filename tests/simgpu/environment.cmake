@@ -31,4 +31,5 @@ set(KITH_SIMGPU_DIR "${PROJECT_BINARY_DIR}/lib/simgpu")
 set(KITH_SIMGPU_ENV "KITH_CUDART_LIBRARY=${KITH_SIMGPU_DIR}/libsimcudart.so"
                     "KITH_CUBLAS_LIBRARY=${KITH_SIMGPU_DIR}/libsimcublas.so"
                     "KITH_NCCL_LIBRARY=${KITH_SIMGPU_DIR}/libsimnccl.so"
-                    "KITH_SIMGPU_KERNELS=${KITH_SIMGPU_DIR}/libsimkernels.so")
+                    "KITH_SIMGPU_KERNELS=${KITH_SIMGPU_DIR}/libsimkernels.so"
+                    KITH_SIMGPU_LOADED=1) # Kith launches no kernel that it has not loaded before

@@ -157,6 +157,7 @@ SIM_API cudaError_t cudaEventSynchronize(cudaEvent_t handle)
         sim_mark_wait(mark);
         sim_mark_release(mark);
     }
+    sim_pool_settle(event->device);
     return sim_leave(sim_device_error(event->device));
 }
 

@@ -47,6 +47,10 @@ typedef struct ki_sim_range {
 typedef void (*ki_sim_run_fn)(const ki_sim_launch *launch);
 #define KI_SIM_RUN "ki_sim_run_v1"
 
+/* The library's kernels by number, NULL after the last. */
+typedef const ki_sim_kernel *(*ki_sim_kernel_at_fn)(unsigned number);
+#define KI_SIM_KERNEL_AT "ki_sim_kernel_at_v1"
+
 /* ---- in libsimcudart.so, for a kernel that runs ---- */
 
 /* The allocation in which [ptr, ptr + nbytes) lies, for the running kernel; 1 after a failure. */

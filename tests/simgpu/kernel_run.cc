@@ -97,6 +97,23 @@ void ki_sim_block_begins(uint32_t number)
         memset(dynamic_shared, 0xff, launch->shared_nbytes);
 }
 
+static const ki_sim_listed *listed; /* filled while the library is loaded */
+
+ki_sim_listed::ki_sim_listed(const ki_sim_kernel *of) : kernel(of), next(listed)
+{
+    listed = this;
+}
+
+extern "C" __attribute__((visibility("default"))) const ki_sim_kernel *ki_sim_kernel_at_v1(unsigned number);
+
+const ki_sim_kernel *ki_sim_kernel_at_v1(unsigned number)
+{
+    const ki_sim_listed *one = listed;
+    for (; one != NULL && number > 0; number--)
+        one = one->next;
+    return one == NULL ? NULL : one->kernel;
+}
+
 extern "C" __attribute__((visibility("default"))) void ki_sim_run_v1(const ki_sim_launch *launch);
 
 void ki_sim_run_v1(const ki_sim_launch *launch)

@@ -81,6 +81,13 @@ template <void (*BODY)(const void *)> static void ki_sim_loop(const ki_sim_launc
     }
 }
 
+/* Kernels of the library, so that they can be counted (cudaLibraryEnumerateKernels). */
+struct ki_sim_listed {
+    const ki_sim_kernel *kernel;
+    const ki_sim_listed *next;
+    explicit ki_sim_listed(const ki_sim_kernel *kernel);
+};
+
 #define KI_SIM_KERNEL(name, args_type, is_block_kernel, loop)                                                          \
     static inline void name##_body(const args_type &args);                                                             \
     static void name##_thread(const void *args)                                                                        \
@@ -91,6 +98,7 @@ template <void (*BODY)(const void *)> static void ki_sim_loop(const ki_sim_launc
     extern __attribute__((visibility("default"))) const ki_sim_kernel name;                                            \
     const ki_sim_kernel name = { KI_SIM_ABI, is_block_kernel, sizeof(args_type), #name, loop, name##_thread };         \
     }                                                                                                                  \
+    static const ki_sim_listed name##_listed(&name);                                                                   \
     static inline void name##_body(const args_type &args)
 
 /* NBYTES at ptr; cells are compared two at a time. They are in the state that was seen last, or this kernel has

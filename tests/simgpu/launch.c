@@ -19,6 +19,7 @@ static const char library_kind[] = "a library of kernels";
 typedef struct sim_library {
     void *handle;
     ki_sim_run_fn run;
+    ki_sim_kernel_at_fn kernel_at;
 } sim_library;
 
 /* One for each kernel that was asked for, for ever. */
@@ -27,6 +28,7 @@ typedef struct sim_kernel {
     sim_library *library;
     const ki_sim_kernel *code;
     size_t shared_limit_nbytes[SIM_MAX_DEVICES]; /* of dynamic shared memory; 0: 48 KiB */
+    bool is_loaded[SIM_MAX_DEVICES];             /* by cudaFuncGetAttributes() */
 } sim_kernel;
 
 static sim_library the_library; /* what all load; opened once */
@@ -60,13 +62,14 @@ static cudaError_t open_kernels(void)
         sim_fail("the library of kernels cannot be opened: %s", dlerror());
         return cudaErrorInvalidKernelImage;
     }
-    void *symbol = dlsym(handle, KI_SIM_RUN);
-    if (symbol == NULL) {
-        sim_fail("%s has no %s", path, KI_SIM_RUN);
+    void *run = dlsym(handle, KI_SIM_RUN), *kernel_at = dlsym(handle, KI_SIM_KERNEL_AT);
+    if (run == NULL || kernel_at == NULL) {
+        sim_fail("%s has no %s", path, run == NULL ? KI_SIM_RUN : KI_SIM_KERNEL_AT);
         dlclose(handle);
         return cudaErrorInvalidKernelImage;
     }
-    memcpy(&the_library.run, &symbol, sizeof symbol);
+    memcpy(&the_library.run, &run, sizeof run);
+    memcpy(&the_library.kernel_at, &kernel_at, sizeof kernel_at);
     the_library.handle = handle;
     return cudaSuccess;
 }
@@ -75,7 +78,7 @@ SIM_API cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code
                                         void **jit_values, unsigned jit_count, enum cudaLibraryOption *options,
                                         void **values, unsigned count)
 {
-    SIM_ENTER(cudaLibraryLoadData);
+    SIM_ENTER_BARE(cudaLibraryLoadData);
     int magic;
     (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
     if (library == NULL || code == NULL)
@@ -94,7 +97,7 @@ SIM_API cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code
 
 SIM_API cudaError_t cudaLibraryUnload(cudaLibrary_t library)
 {
-    SIM_ENTER(cudaLibraryUnload);
+    SIM_ENTER_BARE(cudaLibraryUnload);
     pthread_mutex_lock(&lock);
     const bool is_fine = (sim_library *)library == &the_library && library_count > 0;
     library_count -= is_fine;
@@ -104,9 +107,8 @@ SIM_API cudaError_t cudaLibraryUnload(cudaLibrary_t library)
     return sim_leave(is_fine ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
-static sim_kernel *kernel_named(const char *name)
+static sim_kernel *kernel_with(const ki_sim_kernel *code)
 {
-    const ki_sim_kernel *code = dlsym(the_library.handle, name);
     if (code == NULL)
         return NULL;
     for (sim_kernel *k = kernels; k != NULL; k = k->next)
@@ -122,14 +124,14 @@ static sim_kernel *kernel_named(const char *name)
 
 SIM_API cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
 {
-    SIM_ENTER(cudaLibraryGetKernel);
+    SIM_ENTER_BARE(cudaLibraryGetKernel);
     if (kernel == NULL || name == NULL)
         return sim_leave(cudaErrorInvalidValue);
     pthread_mutex_lock(&lock);
     sim_kernel *found = NULL;
     const bool is_fine = (sim_library *)library == &the_library && library_count > 0;
     if (is_fine)
-        found = kernel_named(name);
+        found = kernel_with(dlsym(the_library.handle, name));
     pthread_mutex_unlock(&lock);
     if (!is_fine) {
         sim_fail("cudaLibraryGetKernel: %p is not %s that is loaded", (void *)library, library_kind);
@@ -145,6 +147,39 @@ SIM_API cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t lib
     return sim_leave(cudaSuccess);
 }
 
+/* True with the lock held; false after sim_fail(). */
+static bool lock_library(cudaLibrary_t library, const char *api)
+{
+    pthread_mutex_lock(&lock);
+    if ((sim_library *)library == &the_library && library_count > 0)
+        return true;
+    pthread_mutex_unlock(&lock);
+    sim_fail("%s: %p is not %s that is loaded", api, (void *)library, library_kind);
+    return false;
+}
+
+SIM_API cudaError_t cudaLibraryGetKernelCount(unsigned *count, cudaLibrary_t library)
+{
+    SIM_ENTER_BARE(cudaLibraryGetKernelCount);
+    if (!lock_library(library, "cudaLibraryGetKernelCount"))
+        return sim_leave(cudaErrorInvalidResourceHandle);
+    for (*count = 0; the_library.kernel_at(*count) != NULL;)
+        ++*count;
+    pthread_mutex_unlock(&lock);
+    return sim_leave(cudaSuccess);
+}
+
+SIM_API cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t *all, unsigned count, cudaLibrary_t library)
+{
+    SIM_ENTER_BARE(cudaLibraryEnumerateKernels);
+    if (!lock_library(library, "cudaLibraryEnumerateKernels"))
+        return sim_leave(cudaErrorInvalidResourceHandle);
+    for (unsigned i = 0; i < count; i++)
+        all[i] = (cudaKernel_t)kernel_with(the_library.kernel_at(i));
+    pthread_mutex_unlock(&lock);
+    return sim_leave(cudaSuccess);
+}
+
 static sim_kernel *kernel_of(const void *handle, const char *api)
 {
     pthread_mutex_lock(&lock);
@@ -155,6 +190,19 @@ static sim_kernel *kernel_of(const void *handle, const char *api)
     if (k == NULL)
         sim_fail("%s: %p is no kernel of a loaded library", api, handle);
     return k;
+}
+
+/* Loads the kernel on the device, which may wait for the device's work if it is done later. */
+SIM_API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    SIM_ENTER(cudaFuncGetAttributes);
+    sim_kernel *k = kernel_of(function, "cudaFuncGetAttributes");
+    if (k == NULL || attributes == NULL)
+        return sim_leave(k == NULL ? cudaErrorInvalidResourceHandle : cudaErrorInvalidValue);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->maxThreadsPerBlock = MAX_THREADS;
+    k->is_loaded[sim_current_device()] = true;
+    return sim_leave(cudaSuccess);
 }
 
 static cudaError_t set_attribute(sim_kernel *k, enum cudaFuncAttribute attribute, int value, int device)
@@ -234,6 +282,9 @@ static cudaError_t put(const void *function, dim3 grid, dim3 block, void **args,
                  sim_current_device());
         return cudaErrorInvalidResourceHandle;
     }
+    if (sim_settings_get()->only_loaded && !k->is_loaded[stream->device])
+        sim_fail("%s: %s was not loaded on device %d before: loading it now may wait for all that the device runs", api,
+                 k->code->name, stream->device);
     const cudaError_t error = check_shape(k, grid, block, shared_nbytes);
     if (error != cudaSuccess)
         return error;

@@ -25,6 +25,7 @@ typedef struct block {
     int device;
     bool is_leaving;
     const void *made_by;
+    sim_pool *pool;
 } block;
 
 typedef struct region {
@@ -128,7 +129,7 @@ static void insert(region *r, const block *b)
 }
 
 /* Pinned memory has pages of its own, so that they can be closed when it is freed. */
-static void *take(region *r, bool is_pinned, int device, size_t nbytes, const void *made_by)
+static void *take(region *r, bool is_pinned, int device, size_t nbytes, sim_pool *pool, const void *made_by)
 {
     const size_t unit = is_pinned ? PAGE : 1, whole = (nbytes + unit - 1) / unit * unit;
     const size_t need = whole + GAP + (is_pinned ? 2 * PAGE : 0);
@@ -143,7 +144,7 @@ static void *take(region *r, bool is_pinned, int device, size_t nbytes, const vo
         from = (from + PAGE - 1) / PAGE * PAGE;
     if (is_pinned && mprotect(r->seen + from, whole, PROT_READ | PROT_WRITE) != 0)
         return NULL;
-    insert(r, &(block){ from, nbytes, device, false, made_by });
+    insert(r, &(block){ from, nbytes, device, false, made_by, pool });
     r->cursor = from + whole;
     r->used_nbytes += whole;
     memset(r->cells + from, 0, nbytes * sizeof *r->cells);
@@ -151,13 +152,13 @@ static void *take(region *r, bool is_pinned, int device, size_t nbytes, const vo
     return r->seen + from;
 }
 
-void *sim_memory_new(sim_kind kind, int device, size_t nbytes, const void *made_by)
+void *sim_memory_new(sim_kind kind, int device, size_t nbytes, sim_pool *pool, const void *made_by)
 {
     const bool is_pinned = kind == SIM_PINNED;
     region *r = &regions[is_pinned ? PINNED : device];
     pthread_mutex_lock(&lock);
     open_region(r, is_pinned);
-    void *ptr = nbytes > sim_settings_get()->memory_nbytes ? NULL : take(r, is_pinned, device, nbytes, made_by);
+    void *ptr = nbytes > sim_settings_get()->memory_nbytes ? NULL : take(r, is_pinned, device, nbytes, pool, made_by);
     pthread_mutex_unlock(&lock);
     return ptr;
 }
@@ -229,7 +230,8 @@ bool sim_place_find(const void *ptr, sim_place *place)
                               r->alias + b->from,
                               r->cells + b->from,
                               b->is_leaving,
-                              b->made_by };
+                              b->made_by,
+                              b->pool };
     pthread_mutex_unlock(&lock);
     return b != NULL;
 }

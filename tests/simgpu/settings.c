@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "engine.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,6 +56,24 @@ static void read_delay(void)
     settings.seed = seed;
 }
 
+/* "malloc", or "nccl_async:1" with a rank. */
+static bool is_fault(const char *what)
+{
+    static const char *const plain[] = { "device_count", "malloc", "host_alloc", "stream",        "event",
+                                         "library",      "launch", "pool",       "cublas_create", "gemm",
+                                         "heuristic",    "kernel", "copy",       "forget_wait" };
+    static const char *const of_rank[] = { "nccl_init:", "nccl_split:", "nccl_async:" };
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (strcmp(what, plain[i]) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof of_rank / sizeof of_rank[0]; i++) {
+        const size_t length = strlen(of_rank[i]);
+        if (strncmp(what, of_rank[i], length) == 0 && what[length] != '\0')
+            return strspn(what + length, "0123456789") == strlen(what + length);
+    }
+    return false;
+}
+
 /* "malloc:3,launch:10,nccl_async:1:4": a name may have a colon itself. */
 static void read_faults(void)
 {
@@ -74,6 +93,13 @@ static void read_faults(void)
             abort();
         }
         *colon = '\0';
+        if (!is_fault(one)) {
+            fprintf(stderr,
+                    "simgpu: KITH_SIMGPU_FAULT=%s: there is no fault \"%s\" that is followed by the number of a call; "
+                    "those of NCCL are nccl_init, nccl_split, nccl_async:RANK:NUMBER\n",
+                    text, one);
+            abort();
+        }
         snprintf(faults[fault_count].what, sizeof faults[0].what, "%s", one);
         faults[fault_count++].left = count;
     }
@@ -101,12 +127,28 @@ static void read_visible(int physical)
     }
 }
 
+/* This library under the file name that KITH_SIMGPU_OLD_DRIVER says is too new for the driver. */
+static bool is_too_new(void)
+{
+    Dl_info info;
+    const char *name = getenv("KITH_SIMGPU_OLD_DRIVER");
+    if (name == NULL || name[0] == '\0' || dladdr(&settings, &info) == 0 || info.dli_fname == NULL)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    return strcmp(slash == NULL ? info.dli_fname : slash + 1, name) == 0;
+}
+
 static void read_all(void)
 {
     read_visible((int)number("KITH_SIMGPU_DEVICES", 1, 0, SIM_MAX_DEVICES));
     settings.memory_nbytes = (size_t)number("KITH_SIMGPU_MEMORY", 1ull << 30, 1u << 20, 1ull << 36);
     settings.keep_going = number("KITH_SIMGPU_KEEP_GOING", 0, 0, 1) != 0;
     settings.check_leaks = number("KITH_SIMGPU_LEAKS", 1, 0, 1) != 0;
+    settings.is_too_new = is_too_new();
+    settings.has_pools = number("KITH_SIMGPU_POOLS", 1, 0, 1) != 0;
+    settings.only_loaded = number("KITH_SIMGPU_LOADED", 0, 0, 1) != 0;
+    settings.contexts = (int)number("KITH_SIMGPU_CONTEXTS", 0, 0, SIM_MAX_DEVICES);
+    settings.queues = (int)number("KITH_SIMGPU_QUEUES", 0, 0, 32);
     settings.kernels = getenv("KITH_SIMGPU_KERNELS");
     if (settings.kernels != NULL && settings.kernels[0] == '\0')
         settings.kernels = NULL;

@@ -55,6 +55,8 @@ SIM_API int sim_fault(const char *what);
 
 SIM_API int sim_device_count(void);
 SIM_API int sim_current_device(void); /* of the calling thread */
+/* Whether the process has a context on it. */
+SIM_API int sim_context_is_made(int device);
 /* Uuid and bus id as cudaDeviceProp has them; the same in every process that has this many devices. */
 SIM_API void sim_device_uuid(int device, unsigned char uuid[16]);
 

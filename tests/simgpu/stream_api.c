@@ -68,6 +68,7 @@ SIM_API cudaError_t cudaStreamSynchronize(cudaStream_t handle)
         sim_mark_wait(mark);
         sim_mark_release(mark);
     }
+    sim_pool_settle(stream->device);
     return sim_leave(sim_device_error(stream->device));
 }
 
@@ -121,6 +122,7 @@ SIM_API cudaError_t cudaDeviceSynchronize(void)
 {
     SIM_ENTER(cudaDeviceSynchronize);
     sim_device_wait(sim_current_device(), true);
+    sim_pool_settle(sim_current_device());
     return sim_leave(sim_device_error(sim_current_device()));
 }
 

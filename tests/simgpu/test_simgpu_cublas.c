@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "sim_test.h"
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -508,13 +509,97 @@ static void races(void **state)
     case_passes(workspace_is_handed_on, NULL);
 }
 
+/* ---- cublasLt ---- */
+
+typedef struct biased {
+    cublasHandle_t handle;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t square, result;
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulHeuristicResult_t found;
+} biased;
+
+/* Products of 4 x 4 matrices of f32 with a bias. */
+static void biased_open(biased *b, const float *bias)
+{
+    const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const uint64_t room = 4096;
+    int count = 0;
+    fine(cublasCreate(&b->handle));
+    fine(cublasLtMatmulDescCreate(&b->how, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    fine(cublasLtMatmulDescSetAttribute(b->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    fine(cublasLtMatmulDescSetAttribute(b->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(const float *)));
+    fine(cublasLtMatrixLayoutCreate(&b->square, CUDA_R_32F, 4, 4, 4));
+    fine(cublasLtMatrixLayoutCreate(&b->result, CUDA_R_32F, 4, 4, 4));
+    fine(cublasLtMatmulPreferenceCreate(&b->wish));
+    fine(cublasLtMatmulPreferenceSetAttribute(b->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room));
+    fine(cublasLtMatmulAlgoGetHeuristic((cublasLtHandle_t)b->handle, b->how, b->square, b->square, b->result, b->result,
+                                        b->wish, 1, &b->found, &count));
+    must_be(count, 1);
+}
+
+static void biased_close(biased *b)
+{
+    fine(cublasLtMatmulPreferenceDestroy(b->wish));
+    fine(cublasLtMatrixLayoutDestroy(b->result));
+    fine(cublasLtMatrixLayoutDestroy(b->square));
+    fine(cublasLtMatmulDescDestroy(b->how));
+    fine(cublasDestroy(b->handle));
+}
+
+static cublasStatus_t biased_run(const biased *b, const float *x, const float *y, float *z, float *workspace)
+{
+    const float one = 1, zero = 0;
+    return cublasLtMatmul((cublasLtHandle_t)b->handle, b->how, &one, x, b->square, y, b->square, &zero, z, b->result, z,
+                          b->result, &b->found.algo, workspace, 4096, NULL);
+}
+
+static void biased_product(size_t offset, bool closes)
+{
+    float *x = device_floats_with(20, 1), *y = device_floats_with(16, 2), *z = device_floats_with(16, 0);
+    float *bias = device_floats_with(4, 3), *workspace = device_floats(1024);
+    biased b;
+    biased_open(&b, bias);
+    fine(biased_run(&b, x + offset, y, z, workspace));
+    check_floats(z, 16, 11);
+    if (closes)
+        biased_close(&b);
+    ok(cudaFree(x));
+    ok(cudaFree(y));
+    ok(cudaFree(z));
+    ok(cudaFree(bias));
+    ok(cudaFree(workspace));
+}
+
+static void biased_adds(void)
+{
+    biased_product(0, true);
+}
+
+static void biased_is_not_aligned(void)
+{
+    biased_product(1, true);
+}
+
+static void biased_leaks(void)
+{
+    biased_product(0, false);
+}
+
+static void with_bias(void **state)
+{
+    (void)state;
+    case_passes(biased_adds, NULL);
+    case_fails(biased_is_not_aligned, NULL, "cublasLtMatmul: the algorithm was asked for another product, alignment");
+    case_fails(biased_leaks, NULL, "a description of a product (1 of them)", "a layout of a matrix (2 of them)",
+               "a preference of products (1 of them)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results),
-        cmocka_unit_test(bits),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(races),
+        cmocka_unit_test(results), cmocka_unit_test(bits),      cmocka_unit_test(refusals),
+        cmocka_unit_test(races),   cmocka_unit_test(with_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,10 +48,13 @@ static void kernel_breaks_the_device(void)
     cudaEvent_t event = new_event();
     float *x = device_floats_with(16, 1);
     const test_add_args args = { x, x, 16, 1 };
+    gate g; /* nothing breaks before all is put in */
     void *y;
+    gate_put(&g, stream);
     ok(launch(stream, "test_add", 1, 32, &args));
     ok(launch(stream, "test_add", 1, 32, &args)); /* the launch itself is fine */
     ok(cudaEventRecord(event, stream));
+    gate_open(&g);
     must_be(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
     must_be(cudaEventQuery(event), cudaErrorIllegalAddress);
     must_be(cudaMalloc(&y, 16), cudaErrorIllegalAddress);
@@ -113,9 +116,10 @@ static void asks(void)
 
 static void bad_settings(void **state)
 {
-    static const char *const bad[][2] = { { "KITH_SIMGPU_DEVICES=many" }, { "KITH_SIMGPU_MEMORY=-1" },
-                                          { "KITH_SIMGPU_DELAY=1" },      { "KITH_SIMGPU_DELAY=0:100" },
-                                          { "KITH_SIMGPU_FAULT=malloc" }, { "KITH_SIMGPU_FAULT=malloc:0" } };
+    static const char *const bad[][2] = { { "KITH_SIMGPU_DEVICES=many" },      { "KITH_SIMGPU_MEMORY=-1" },
+                                          { "KITH_SIMGPU_DELAY=1" },           { "KITH_SIMGPU_DELAY=0:100" },
+                                          { "KITH_SIMGPU_FAULT=malloc" },      { "KITH_SIMGPU_FAULT=malloc:0" },
+                                          { "KITH_SIMGPU_FAULT=nccl_init:1" }, { "KITH_SIMGPU_FAULT=mallok:1" } };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         case_fails(asks, bad[i], bad[i][0]);

@@ -307,6 +307,67 @@ static void kernel_of_unloaded(void)
     ok(cudaLaunchKernel(add_kernel, one, one, list, 0, NULL));
 }
 
+/* ---- loading ---- */
+
+static void launch_one(bool is_loaded)
+{
+    struct cudaFuncAttributes attributes;
+    const test_add_args args = { NULL, NULL, 0, 0 };
+    const void *add_kernel = (const void *)kernel("test_add");
+    if (is_loaded)
+        ok(cudaFuncGetAttributes(&attributes, add_kernel));
+    ok(launch(NULL, "test_add", 1, 32, &args));
+    ok(cudaDeviceSynchronize());
+    done();
+}
+
+static void launches_loaded(void)
+{
+    launch_one(true);
+}
+
+static void launches_not_loaded(void)
+{
+    launch_one(false);
+}
+
+/* Loaded on device 0, launched on device 1. */
+static void loaded_elsewhere(void)
+{
+    struct cudaFuncAttributes attributes;
+    ok(cudaFuncGetAttributes(&attributes, (const void *)kernel("test_add")));
+    ok(cudaSetDevice(1));
+    launch_one(false);
+}
+
+static void kernels_are_counted(void)
+{
+    static const uint32_t image[4] = { 0xba55ed50u };
+    cudaLibrary_t library;
+    cudaKernel_t all[64], one;
+    unsigned count = 0, found = 0;
+    ok(cudaLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    ok(cudaLibraryGetKernelCount(&count, library));
+    must(count > 3 && count <= 64);
+    ok(cudaLibraryEnumerateKernels(all, count, library));
+    ok(cudaLibraryGetKernel(&one, library, "test_add"));
+    for (unsigned i = 0; i < count; i++)
+        found += all[i] == one;
+    must(found == 1);
+    ok(cudaLibraryUnload(library));
+}
+
+static void loading(void **state)
+{
+    static const char *const strict[] = { "KITH_SIMGPU_LOADED=1", "KITH_SIMGPU_DEVICES=2", NULL };
+    (void)state;
+    case_passes(launches_loaded, strict);
+    case_passes(launches_not_loaded, NULL);
+    case_fails(launches_not_loaded, strict, "test_add was not loaded on device 0");
+    case_fails(loaded_elsewhere, strict, "test_add was not loaded on device 1");
+    case_passes(kernels_are_counted, NULL);
+}
+
 static void launches(void **state)
 {
     static const char *const nowhere[] = { "KITH_SIMGPU_KERNELS=/nowhere/libsimkernels.so", NULL };
@@ -321,10 +382,8 @@ static void launches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_kernels),
-        cmocka_unit_test(touched),
-        cmocka_unit_test(meeting),
-        cmocka_unit_test(launches),
+        cmocka_unit_test(right_kernels), cmocka_unit_test(touched), cmocka_unit_test(meeting),
+        cmocka_unit_test(launches),      cmocka_unit_test(loading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

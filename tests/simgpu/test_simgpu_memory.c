@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "sim_test.h"
+#include <cuda.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -248,9 +249,103 @@ static void async_freed_twice(void)
     ok(cudaFreeAsync(x, stream));
 }
 
+static cudaMemPool_t new_pool(size_t most, uint64_t keep)
+{
+    struct cudaMemPoolProps how = { .allocType = cudaMemAllocationTypePinned, .maxSize = most };
+    cudaMemPool_t pool;
+    how.location.type = cudaMemLocationTypeDevice;
+    ok(cudaMemPoolCreate(&pool, &how));
+    ok(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    return pool;
+}
+
+static void pool_holds(cudaMemPool_t pool, uint64_t used, uint64_t held)
+{
+    uint64_t got;
+    ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &got));
+    must_be(got, used);
+    ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &got));
+    must_be(got, held);
+}
+
+static void pool_keeps(void)
+{
+    cudaStream_t stream = new_stream();
+    cudaMemPool_t pool = new_pool(1000, 100);
+    void *x, *y;
+    ok(cudaMallocFromPoolAsync(&x, 600, pool, stream));
+    must_be(cudaMallocFromPoolAsync(&y, 401, pool, stream), cudaErrorMemoryAllocation);
+    ok(cudaMallocFromPoolAsync(&y, 400, pool, stream));
+    pool_holds(pool, 1000, 1000);
+    ok(cudaFreeAsync(x, stream));
+    ok(cudaStreamSynchronize(stream));
+    pool_holds(pool, 400, 400);
+    ok(cudaFree(y));
+    pool_holds(pool, 0, 400);
+    ok(cudaDeviceSynchronize());
+    pool_holds(pool, 0, 100);
+    ok(cudaMemPoolTrimTo(pool, 0));
+    pool_holds(pool, 0, 0);
+    ok(cudaMemPoolDestroy(pool));
+    ok(cudaStreamDestroy(stream));
+}
+
+static void pool_used_after(void)
+{
+    cudaStream_t stream = new_stream(), other = new_stream();
+    cudaMemPool_t pool = new_pool(0, 0);
+    gate g;
+    void *x;
+    ok(cudaMallocFromPoolAsync(&x, 64, pool, stream));
+    ok(cudaStreamSynchronize(stream));
+    gate_put(&g, other);
+    ok(cudaFreeAsync(x, stream));
+    ok(cudaMemsetAsync(x, 0, 64, other));
+    ok(cudaStreamSynchronize(stream));
+    gate_open(&g);
+    ok(cudaDeviceSynchronize());
+}
+
+static void pool_of_other_device(void)
+{
+    cudaMemPool_t pool = new_pool(0, 0);
+    void *x;
+    ok(cudaSetDevice(1));
+    ok(cudaMallocFromPoolAsync(&x, 64, pool, new_stream()));
+}
+
+static void pool_is_gone(void)
+{
+    cudaMemPool_t pool = new_pool(0, 0);
+    void *x;
+    ok(cudaMemPoolDestroy(pool));
+    ok(cudaMallocFromPoolAsync(&x, 64, pool, NULL));
+}
+
+static void pool_leaks(void)
+{
+    new_pool(0, 0);
+}
+
+static void no_pools(void)
+{
+    int has_pools = 1;
+    void *x;
+    ok(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, 0));
+    must(!has_pools);
+    must_be(cudaMallocAsync(&x, 64, NULL), cudaErrorNotSupported);
+}
+
 static void stream_ordered_memory(void **state)
 {
+    static const char *const without[] = { "KITH_SIMGPU_POOLS=0", NULL };
     (void)state;
+    case_passes(pool_keeps, NULL);
+    case_fails(pool_used_after, NULL, "that was freed"); /* said of the call, or of what it put in */
+    case_fails(pool_of_other_device, two_devices, "memory of a pool of device 0 in a stream of device 1");
+    case_fails(pool_is_gone, NULL, "is no memory pool");
+    case_fails(pool_leaks, NULL, "a memory pool (1 of them)");
+    case_passes(no_pools, without);
     case_passes(async_in_order, NULL);
     case_fails(async_used_elsewhere, NULL, "race", "'cudaMallocAsync'", "'fill'");
     case_fails(async_freed_under_use, NULL, "race", "'cudaFreeAsync'", "'fill'");
@@ -325,11 +420,91 @@ static void devices(void **state)
     case_passes(copy_between_devices, two_devices);
 }
 
+/* ---- contexts ---- */
+
+static void *driver(const char *name)
+{
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult result;
+    ok(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &result));
+    return function;
+}
+
+static void borrow(int device)
+{
+    CUresult (*retain)(CUcontext *, CUdevice), (*push)(CUcontext);
+    CUcontext context;
+    *(void **)&retain = driver("cuDevicePrimaryCtxRetain");
+    *(void **)&push = driver("cuCtxPushCurrent");
+    must(retain(&context, device) == CUDA_SUCCESS);
+    must(push(context) == CUDA_SUCCESS);
+}
+
+static void give_back(void)
+{
+    CUresult (*pop)(CUcontext *);
+    *(void **)&pop = driver("cuCtxPopCurrent");
+    must(pop(NULL) == CUDA_SUCCESS);
+}
+
+static void one_context(void)
+{
+    int count, device;
+    ok(cudaGetDeviceCount(&count));
+    ok(cudaGetDevice(&device));
+    must(device == 0 && !sim_context_is_made(0) && !sim_context_is_made(1));
+    borrow(1);
+    ok(cudaGetDevice(&device));
+    must(device == 1);
+    float *x = device_floats_with(16, 1);
+    check_floats(x, 16, 1);
+    ok(cudaFree(x));
+    give_back();
+    ok(cudaGetDevice(&device));
+    must(device == 0 && !sim_context_is_made(0) && sim_context_is_made(1));
+}
+
+static void back_to_device_0(void)
+{
+    ok(cudaSetDevice(1));
+    ok(cudaSetDevice(0));
+}
+
+static void call_without_context(void)
+{
+    struct cudaPointerAttributes attributes;
+    borrow(1);
+    give_back();
+    ok(cudaPointerGetAttributes(&attributes, &attributes));
+}
+
+static void contexts(void **state)
+{
+    static const char *const strict[] = { "KITH_SIMGPU_DEVICES=2", "KITH_SIMGPU_CONTEXTS=1", NULL };
+    static const char *const few[] = { "KITH_SIMGPU_DEVICES=2", "KITH_SIMGPU_QUEUES=32",
+                                       "CUDA_DEVICE_MAX_CONNECTIONS=8", NULL };
+    static const char *const enough[] = { "KITH_SIMGPU_DEVICES=2", "KITH_SIMGPU_QUEUES=32",
+                                          "CUDA_DEVICE_MAX_CONNECTIONS=32", NULL };
+    (void)state;
+    case_passes(one_context, enough);
+    case_fails(one_context, few, "CUDA starts with CUDA_DEVICE_MAX_CONNECTIONS=8, and is to have 32 queues");
+    case_passes(one_context, strict);
+    case_passes(back_to_device_0, two_devices);
+    case_fails(back_to_device_0, strict, "cudaSetDevice: makes a context on device 0", "one on device 1");
+    case_fails(call_without_context, strict, "cudaPointerGetAttributes: makes a context on device 0");
+    case_fails(give_back, NULL, "cuCtxPopCurrent: the thread has no context");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_dereferences),     cmocka_unit_test(allocations), cmocka_unit_test(wrong_pointers),
-        cmocka_unit_test(stream_ordered_memory), cmocka_unit_test(leaks),       cmocka_unit_test(devices),
+        cmocka_unit_test(host_dereferences),
+        cmocka_unit_test(allocations),
+        cmocka_unit_test(wrong_pointers),
+        cmocka_unit_test(stream_ordered_memory),
+        cmocka_unit_test(leaks),
+        cmocka_unit_test(devices),
+        cmocka_unit_test(contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,10 +49,16 @@ typedef struct sim_product {
     double alpha, beta;
     const void *alpha_at, *beta_at; /* on the device, or NULL */
     int is_f64, is_tf32;
+    const void *bias; /* [m], of the type of c, added to each column of what is summed; or NULL */
     void *workspace;
     size_t workspace_nbytes;
 } sim_product;
 
 void sim_product_run(void *arg);
+
+/* gemm.c: checks a product's arguments and puts it into the stream. The workspace is the product's. */
+cublasStatus_t sim_cublas_put(cublasHandle_t handle, const char *api, sim_product p, cublasOperation_t of_a,
+                              cublasOperation_t of_b, const void *alpha, const void *beta, cublasComputeType_t compute,
+                              cudaStream_t stream);
 
 #endif

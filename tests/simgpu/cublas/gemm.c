@@ -51,8 +51,9 @@ static double scalar(const void *at, bool is_f64)
     return is_f64 ? *(const double *)at : (double)*(const float *)at;
 }
 
-static cublasStatus_t put(cublasHandle_t handle, const char *api, sim_product p, cublasOperation_t of_a,
-                          cublasOperation_t of_b, const void *alpha, const void *beta, cublasComputeType_t compute)
+cublasStatus_t sim_cublas_put(cublasHandle_t handle, const char *api, sim_product p, cublasOperation_t of_a,
+                              cublasOperation_t of_b, const void *alpha, const void *beta, cublasComputeType_t compute,
+                              cudaStream_t stream)
 {
     const sim_cublas *self = sim_cublas_of(handle, api);
     if (self == NULL)
@@ -83,14 +84,24 @@ static cublasStatus_t put(cublasHandle_t handle, const char *api, sim_product p,
         p.alpha = scalar(alpha, p.is_f64);
         p.beta = scalar(beta, p.is_f64);
     }
-    p.workspace = self->workspace;
-    p.workspace_nbytes = self->workspace_nbytes;
     sim_product *job = malloc(sizeof *job);
     if (job == NULL)
         return CUBLAS_STATUS_ALLOC_FAILED;
     *job = p;
-    return sim_stream_submit(self->stream, "gemm", sim_product_run, job) == 0 ? CUBLAS_STATUS_SUCCESS
-                                                                              : CUBLAS_STATUS_EXECUTION_FAILED;
+    return sim_stream_submit(stream, "gemm", sim_product_run, job) == 0 ? CUBLAS_STATUS_SUCCESS
+                                                                        : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+/* In the handle's stream, with the handle's workspace. */
+static cublasStatus_t put(cublasHandle_t handle, const char *api, sim_product p, cublasOperation_t of_a,
+                          cublasOperation_t of_b, const void *alpha, const void *beta, cublasComputeType_t compute)
+{
+    const sim_cublas *self = sim_cublas_of(handle, api);
+    if (self == NULL)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    p.workspace = self->workspace;
+    p.workspace_nbytes = self->workspace_nbytes;
+    return sim_cublas_put(handle, api, p, of_a, of_b, alpha, beta, compute, self->stream);
 }
 
 static sim_matrix matrix(const void *data, cudaDataType type, int64_t ld, int64_t stride)

@@ -32,7 +32,7 @@ SIM_API cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
     if (handle == NULL)
         return CUBLAS_STATUS_INVALID_VALUE;
     *handle = NULL;
-    if (cudaGetDevice(&device) != cudaSuccess || sim_fault("cublas_create"))
+    if (cudaFree(NULL) != cudaSuccess || cudaGetDevice(&device) != cudaSuccess || sim_fault("cublas_create"))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (sim_blas_get() == NULL) {
         sim_fail("cublasCreate: no CBLAS on this machine to multiply with");

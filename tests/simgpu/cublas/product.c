@@ -95,7 +95,7 @@ static size_t nbytes_of(cudaDataType type)
 
 /* The operands where they lie. */
 typedef struct one {
-    const void *a, *b;
+    const void *a, *b, *bias;
     void *c;
 } one;
 
@@ -113,6 +113,9 @@ static void whole(const sim_product *p, const one *at)
     else
         blas->sgemm(COLUMN_MAJOR, blas_op(&p->a), blas_op(&p->b), (int)p->m, (int)p->n, (int)p->k, (float)p->alpha,
                     at->a, (int)p->a.ld, at->b, (int)p->b.ld, (float)p->beta, at->c, (int)p->c.ld);
+    for (int64_t j = 0; at->bias != NULL && j < p->n; j++) /* f32: see types_fit() and cublasLt's descriptions */
+        for (int64_t i = 0; i < p->m; i++)
+            ((float *)at->c)[j * p->c.ld + i] += ((const float *)at->bias)[i];
 }
 
 /* rows x columns of the matrix as it is stored, from (row, column) on, packed. */
@@ -160,7 +163,8 @@ static void tile(const sim_product *p, const one *at, int64_t row, int64_t rows,
     }
     for (int64_t j = 0; j < columns; j++)
         for (int64_t i = 0; i < rows; i++)
-            set_element(at->c, (column + j) * p->c.ld + row + i, p->c.type, c[j * rows + i]);
+            set_element(at->c, (column + j) * p->c.ld + row + i, p->c.type,
+                        at->bias == NULL ? c[j * rows + i] : c[j * rows + i] + element(at->bias, row + i, p->c.type));
 }
 
 static void by_tiles(const sim_product *p, const one *at)
@@ -228,8 +232,9 @@ void sim_product_run(void *arg)
     for (int64_t i = 0; i < p->batch; i++) {
         const one at = { p->k == 0 ? NULL : reach(&p->a, i, p->m, p->k, SIM_READ),
                          p->k == 0 ? NULL : reach(&p->b, i, p->k, p->n, SIM_READ),
+                         p->bias == NULL ? NULL : sim_access(p->bias, (size_t)p->m * nbytes_of(p->c.type), SIM_READ),
                          reach(&p->c, i, p->m, p->n, p->beta == 0 ? SIM_WRITE : SIM_READ | SIM_WRITE) };
-        if (at.c == NULL || (p->k > 0 && (at.a == NULL || at.b == NULL)))
+        if (at.c == NULL || (p->k > 0 && (at.a == NULL || at.b == NULL)) || (p->bias != NULL && at.bias == NULL))
             return;
         if (p->k == 0)
             scale(p, &at);

@@ -39,9 +39,11 @@ typedef struct sim_ring {
 
 typedef struct sim_seat {
     _Alignas(64) atomic_uint bell;
-    atomic_int joined;    /* device + 1 */
-    atomic_int connected; /* has made its first call */
+    atomic_int joined;    /* sim_seat_mark() */
+    atomic_int connected; /* has called: 1 for anything, and one more for each sort of collective */
     atomic_int gone;      /* finalized or aborted */
+    atomic_int splits;    /* begun; the two newest: */
+    int colors[2], keys[2];
     atomic_ullong filled, drained;
     sim_call calls[2];
 } sim_seat;

@@ -36,7 +36,7 @@ bool sim_comm_is_usable(ncclComm_t comm, const char *function)
         sim_fail("%s: this is no communicator, or one that was destroyed", function);
         return false;
     }
-    if (!comm->is_made || comm->waiting != NULL || comm->is_finalizing) {
+    if (!comm->is_made || comm->waiting != NULL || comm->is_splitting || comm->is_finalizing) {
         sim_fail("%s on rank %d: the communicator is used while %s is in progress (ncclCommGetAsyncError tells)",
                  function, comm->rank,
                  !comm->is_made        ? "its making"
@@ -74,11 +74,28 @@ ncclComm_t sim_comm_new(sim_board *board, const char *path, int rank, int size, 
     comm->is_blocking = is_blocking;
     snprintf(comm->path, sizeof comm->path, "%s", path);
     atomic_store(&comm->references, 1);
-    sim_handle_add(SIM_KIND, comm);
     return comm;
 }
 
 /* ---- making ---- */
+
+static atomic_int most_ctas[SIM_RANKS + 1];
+
+/* For tests: maxCTAs of the newest communicator of so many ranks; 0: NCCL's choice. */
+SIM_API int sim_nccl_most_ctas(int size);
+
+SIM_API int sim_nccl_most_ctas(int size)
+{
+    return atomic_load(&most_ctas[size]);
+}
+
+void sim_comm_note_config(const ncclConfig_t *config, int size)
+{
+    bool is_given = config != NULL && config->maxCTAs != NCCL_CONFIG_UNDEF_INT;
+    if (is_given && config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs > config->maxCTAs)
+        sim_fail("ncclConfig_t: minCTAs is %d, maxCTAs is %d", config->minCTAs, config->maxCTAs);
+    atomic_store(&most_ctas[size], is_given ? config->maxCTAs : 0);
+}
 
 SIM_API ncclResult_t ncclGetVersion(int *version)
 {
@@ -106,6 +123,14 @@ static bool all_joined(ncclComm_t comm)
     return true;
 }
 
+/* CUDA_VISIBLE_DEVICES numbers devices anew in each process; what a GPU is called in the machine stays. */
+int sim_seat_mark(ncclComm_t comm)
+{
+    unsigned char uuid[16];
+    sim_device_uuid(comm->device, uuid);
+    return uuid[15] + 1;
+}
+
 /* Real NCCL refuses two ranks on one GPU. */
 static ncclResult_t check_devices(ncclComm_t comm)
 {
@@ -120,7 +145,7 @@ static ncclResult_t check_devices(ncclComm_t comm)
     return ncclSuccess;
 }
 
-static void try_make(ncclComm_t comm)
+void sim_comm_try_make(ncclComm_t comm)
 {
     if (comm->questions-- > 0 || !all_joined(comm))
         return;
@@ -132,6 +157,50 @@ static void try_make(ncclComm_t comm)
 static ncclResult_t wrong(const char *why)
 {
     return sim_comm_error(NULL, ncclInvalidArgument, "ncclCommInitRankConfig: %s", why);
+}
+
+/* The boards that threads wait for when the process ends. */
+static struct {
+    pthread_mutex_t lock;
+    char paths[64][64];
+} unmade = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void note_unmade(const char *path, const char *instead)
+{
+    pthread_mutex_lock(&unmade.lock);
+    for (int i = 0; i < 64; i++) {
+        if (strcmp(unmade.paths[i], path) != 0)
+            continue;
+        snprintf(unmade.paths[i], sizeof unmade.paths[i], "%s", instead);
+        break;
+    }
+    pthread_mutex_unlock(&unmade.lock);
+}
+
+__attribute__((destructor)) static void forget_unmade(void)
+{
+    pthread_mutex_lock(&unmade.lock);
+    for (int i = 0; i < 64; i++)
+        if (unmade.paths[i][0] != '\0')
+            unlink(unmade.paths[i]);
+    pthread_mutex_unlock(&unmade.lock);
+}
+
+/* A blocking call returns when all ranks have come. */
+static ncclResult_t make_inside(ncclComm_t comm, ncclComm_t *out)
+{
+    note_unmade("", comm->path);
+    for (comm->questions = 0; !comm->is_made; usleep(100))
+        sim_comm_try_make(comm);
+    note_unmade(comm->path, "");
+    ncclResult_t result = (ncclResult_t)atomic_load(&comm->error);
+    if (result == ncclSuccess) {
+        sim_handle_add(SIM_KIND, comm);
+        *out = comm;
+    } else {
+        sim_comm_release(comm);
+    }
+    return result;
 }
 
 SIM_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
@@ -155,21 +224,16 @@ SIM_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqu
     if (!atomic_compare_exchange_strong(&board->size, &nothing, size) && nothing != size)
         sim_fail("ncclCommInitRankConfig: rank %d says %d ranks, another one %d", rank, size, nothing);
     ncclComm_t comm = sim_comm_new(board, path, rank, size, is_blocking);
-    if (!atomic_compare_exchange_strong(&board->seats[rank].joined, &nobody, comm->device + 1))
+    if (!atomic_compare_exchange_strong(&board->seats[rank].joined, &nobody, sim_seat_mark(comm)))
         sim_fail("ncclCommInitRankConfig: rank %d is there twice", rank);
+    sim_comm_note_config(config, size);
     comm->questions = sim_questions();
-    *out = comm;
-    if (!is_blocking)
+    if (!is_blocking) {
+        sim_handle_add(SIM_KIND, comm);
+        *out = comm;
         return ncclInProgress;
-    for (comm->questions = 0; !comm->is_made; usleep(100))
-        try_make(comm);
-    ncclResult_t result = (ncclResult_t)atomic_load(&comm->error);
-    if (result != ncclSuccess) {
-        sim_handle_remove(SIM_KIND, comm);
-        sim_comm_release(comm);
-        *out = NULL;
     }
-    return result;
+    return make_inside(comm, out);
 }
 
 SIM_API ncclResult_t ncclCommInitRank(ncclComm_t *comm, int size, ncclUniqueId id, int rank)
@@ -196,11 +260,13 @@ SIM_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         return ncclInvalidArgument;
     }
     if (!comm->is_made)
-        try_make(comm);
+        sim_comm_try_make(comm);
+    sim_split_step(comm);
     if (comm->is_made && comm->waiting != NULL && comm->questions-- <= 0)
         sim_comm_submit_waiting(comm);
     *error = (ncclResult_t)atomic_load(&comm->error);
-    if (*error == ncclSuccess && (!comm->is_made || comm->waiting != NULL || (comm->is_finalizing && !is_final(comm))))
+    if (*error == ncclSuccess &&
+        (!comm->is_made || comm->waiting != NULL || comm->is_splitting || (comm->is_finalizing && !is_final(comm))))
         *error = ncclInProgress;
     return ncclSuccess;
 }
@@ -247,11 +313,15 @@ SIM_API ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (!sim_comm_is_usable(comm, "ncclCommFinalize"))
         return ncclInvalidUsage;
+    if (atomic_load(&comm->is_revoked))
+        sim_fail("ncclCommFinalize on rank %d: the communicator was revoked", comm->rank);
     comm->is_finalizing = true;
     comm->questions = sim_questions();
     atomic_store(&comm->board->seats[comm->rank].gone, 1);
+    atomic_fetch_add(&comm->inside, 1);
     while (comm->is_blocking && !is_final(comm))
         usleep(100);
+    atomic_fetch_sub(&comm->inside, 1);
     return comm->is_blocking ? ncclSuccess : ncclInProgress;
 }
 
@@ -259,13 +329,8 @@ static void end(ncclComm_t comm)
 {
     if (!comm->is_made)
         unlink(comm->path);
-    while (comm->waiting != NULL) {
-        sim_launch *launch = comm->waiting;
-        comm->waiting = launch->next;
-        sim_tasks_free(launch->tasks);
-        free(launch);
-        atomic_fetch_sub(&comm->references, 1);
-    }
+    sim_comm_drop_waiting(comm);
+    sim_split_drop(comm);
     atomic_store(&comm->is_aborted, true);
     atomic_store(&comm->board->seats[comm->rank].gone, 1);
     sim_board_ring(comm->board, comm->rank);
@@ -288,7 +353,17 @@ SIM_API ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* Waits until what runs has seen it: after that nobody touches a buffer. */
+/* Memory is freed, which waits for all that the device runs: this communicator's kernels, which were told to leave, and
+ * those of others, which were not. */
+void sim_comm_free(ncclComm_t comm)
+{
+    int before = sim_current_device();
+    cudaSetDevice(comm->device);
+    cudaDeviceSynchronize();
+    cudaSetDevice(before);
+    sim_comm_release(comm);
+}
+
 SIM_API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (comm == NULL)
@@ -297,21 +372,46 @@ SIM_API ncclResult_t ncclCommAbort(ncclComm_t comm)
         sim_fail("ncclCommAbort: this is no communicator, or one that was destroyed");
         return ncclInvalidArgument;
     }
+    if (atomic_load(&comm->inside) > 0)
+        sim_fail("ncclCommAbort on rank %d: another thread is inside a call of this communicator", comm->rank);
     atomic_fetch_add(&comm->references, 1);
     end(comm);
-    while (atomic_load(&comm->running) > 0)
-        usleep(50);
-    sim_comm_release(comm);
+    if (!sim_group_keeps(comm))
+        sim_comm_free(comm);
     return ncclSuccess;
 }
 
+#if SIM_NCCL_VERSION >= 22807
+/* What runs, and a call that is inside, ends; nothing is freed. */
+SIM_API ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
+{
+    if (!sim_handle_is_live(SIM_KIND, comm)) {
+        sim_fail("ncclCommRevoke: this is no communicator, or one that was destroyed");
+        return ncclInvalidArgument;
+    }
+    if (flags != NCCL_REVOKE_DEFAULT || atomic_exchange(&comm->is_revoked, true))
+        return sim_comm_error(comm, ncclInvalidArgument, "ncclCommRevoke: flags, or revoked before");
+    atomic_store(&comm->is_aborted, true);
+    sim_board_ring(comm->board, comm->rank);
+    return comm->is_blocking ? ncclSuccess : ncclInProgress;
+}
+#endif
+
 #if SIM_NCCL_VERSION >= 22200
+static void check_thread(ncclComm_t comm, const char *function)
+{
+    if (sim_current_device() != comm->device)
+        sim_fail("%s on rank %d: the thread's device is %d, the communicator's %d", function, comm->rank,
+                 sim_current_device(), comm->device);
+}
+
 SIM_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t nbytes, void **handle)
 {
     if (!sim_comm_is_usable(comm, "ncclCommRegister"))
         return ncclInvalidUsage;
     size_t whole = 0;
     void *from = NULL;
+    check_thread(comm, "ncclCommRegister");
     if (sim_memory_of(buffer, NULL, &from, &whole) != 1 ||
         (size_t)((unsigned char *)buffer - (unsigned char *)from) + nbytes > whole)
         return sim_comm_error(comm, ncclInvalidArgument, "ncclCommRegister: not one allocation of device memory");
@@ -324,6 +424,7 @@ SIM_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     if (!sim_comm_is_usable(comm, "ncclCommDeregister"))
         return ncclInvalidUsage;
+    check_thread(comm, "ncclCommDeregister");
     if (sim_handle_remove("a registration of NCCL", handle) != 0)
         return ncclInvalidArgument;
     free(handle);

@@ -13,8 +13,9 @@
 
 /* What this thread called since ncclGroupStart(), for each communicator. */
 static _Thread_local struct {
-    int depth, count;
+    int depth, count, aborted_count;
     ncclResult_t error;
+    ncclComm_t aborted[GROUP_COMMS];
     struct {
         ncclComm_t comm;
         sim_task *first, *last;
@@ -37,7 +38,36 @@ static bool is_message(const sim_task *task)
     return task->kind == SIM_SEND || task->kind == SIM_RECV;
 }
 
-/* NCCL connects ranks when they first use each other: a collective needs all of them, a message the peer. */
+static uint64_t shape_of(const sim_task *t)
+{
+    const uint64_t facts[] = { t->kind, t->type, t->op.base, t->count };
+    uint64_t hash = 1;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        hash = (hash ^ facts[i]) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29;
+    return hash | 1;
+}
+
+/* NCCL connects ranks when it first needs them for an algorithm, which a collective's size and type choose. */
+static int connections_for(ncclComm_t comm, const sim_task *tasks)
+{
+    int needed = 1;
+    for (const sim_task *t = tasks; t != NULL; t = t->next) {
+        uint64_t shape = shape_of(t);
+        int i = 0;
+        if (is_message(t))
+            continue;
+        while (i < comm->shape_count && comm->shapes[i] != shape)
+            i++;
+        if (i == SIM_SHAPES)
+            sim_fail("more than %d sorts of collectives on one communicator", SIM_SHAPES);
+        if (i == comm->shape_count)
+            comm->shapes[comm->shape_count++] = shape;
+        needed = needed > i + 2 ? needed : i + 2;
+    }
+    return needed;
+}
+
+/* A collective needs all ranks to have come so far, a message the peer. */
 static bool is_connected(ncclComm_t comm, const sim_launch *launch)
 {
     const sim_seat *seats = comm->board->seats;
@@ -45,7 +75,7 @@ static bool is_connected(ncclComm_t comm, const sim_launch *launch)
         if (is_message(t) && atomic_load(&seats[t->root].connected) == 0)
             return false;
         for (int r = 0; !is_message(t) && r < comm->size; r++)
-            if (atomic_load(&seats[r].connected) == 0)
+            if (atomic_load(&seats[r].connected) < launch->connections)
                 return false;
     }
     return true;
@@ -61,6 +91,41 @@ void sim_comm_submit_waiting(ncclComm_t comm)
     }
 }
 
+void sim_comm_drop_waiting(ncclComm_t comm)
+{
+    while (comm->waiting != NULL) {
+        sim_launch *launch = comm->waiting;
+        comm->waiting = launch->next;
+        sim_tasks_free(launch->tasks);
+        free(launch);
+        atomic_fetch_sub(&comm->references, 1);
+    }
+}
+
+static _Thread_local int launches_here;
+
+/* For tests: how many launches this thread has made. */
+SIM_API int sim_nccl_launches_here(void);
+
+SIM_API int sim_nccl_launches_here(void)
+{
+    return launches_here;
+}
+
+static ncclResult_t wait_inside(ncclComm_t comm)
+{
+    atomic_fetch_add(&comm->inside, 1);
+    while (comm->waiting != NULL && !atomic_load(&comm->is_aborted)) {
+        sim_comm_submit_waiting(comm);
+        if (comm->waiting != NULL)
+            usleep(100);
+    }
+    bool is_ended = comm->waiting != NULL;
+    sim_comm_drop_waiting(comm);
+    atomic_fetch_sub(&comm->inside, 1);
+    return is_ended ? ncclInternalError : ncclSuccess;
+}
+
 ncclResult_t sim_comm_launch(ncclComm_t comm, sim_task *tasks)
 {
     char fault[32];
@@ -68,32 +133,45 @@ ncclResult_t sim_comm_launch(ncclComm_t comm, sim_task *tasks)
     sim_launch *launch = (sim_launch *)calloc(1, sizeof *launch);
     if (launch == NULL)
         abort();
+    launches_here++;
     launch->comm = comm;
     launch->tasks = tasks;
     launch->stream = tasks->stream;
     launch->number = comm->launched++;
+    launch->connections = connections_for(comm, tasks);
     if (sim_fault(fault)) {
         launch->is_stuck = true;
         atomic_store(&comm->error, (int)sim_comm_error(comm, ncclRemoteError, "injected: a peer's connection closed"));
     }
     atomic_fetch_add(&comm->references, 1);
-    atomic_store(&comm->board->seats[comm->rank].connected, 1);
+    atomic_int *connected = &comm->board->seats[comm->rank].connected;
+    if (atomic_load(connected) < launch->connections)
+        atomic_store(connected, launch->connections);
     comm->waiting = launch;
     comm->questions = sim_questions();
-    while (comm->is_blocking && comm->waiting != NULL && !atomic_load(&comm->is_aborted)) {
-        sim_comm_submit_waiting(comm);
-        if (comm->waiting != NULL)
-            usleep(100);
-    }
-    return comm->is_blocking ? ncclSuccess : ncclInProgress;
+    return comm->is_blocking ? wait_inside(comm) : ncclInProgress;
 }
 
 /* ---- groups ---- */
 
+bool sim_group_keeps(ncclComm_t aborted)
+{
+    if (group.depth == 0)
+        return false;
+    if (SIM_NCCL_VERSION < 22200) {
+        sim_fail("ncclCommAbort: NCCL before 2.22 does not abort in a group of calls");
+        return false;
+    }
+    if (group.aborted_count == GROUP_COMMS)
+        sim_fail("more than %d aborts in one group of calls", GROUP_COMMS);
+    group.aborted[group.aborted_count++] = aborted;
+    return true;
+}
+
 SIM_API ncclResult_t ncclGroupStart(void)
 {
     if (group.depth++ == 0) {
-        group.count = 0;
+        group.count = group.aborted_count = 0;
         group.error = ncclSuccess;
     }
     return ncclSuccess;
@@ -116,6 +194,8 @@ SIM_API ncclResult_t ncclGroupEnd(void)
         ncclResult_t answer = sim_comm_launch(group.lists[i].comm, group.lists[i].first);
         result = answer != ncclSuccess ? answer : result;
     }
+    for (int i = 0; i < group.aborted_count; i++)
+        sim_comm_free(group.aborted[i]);
     return result;
 }
 
@@ -228,6 +308,8 @@ static ncclResult_t call(ncclComm_t comm, sim_task task)
 {
     if (!sim_comm_is_usable(comm, sim_kind_name(task.kind)))
         return ncclInvalidUsage;
+    if (atomic_load(&comm->is_revoked))
+        return sim_comm_error(comm, ncclInvalidUsage, "%s: the communicator was revoked", sim_kind_name(task.kind));
     ncclGroupStart();
     ncclResult_t result = check(comm, &task);
     if (result == ncclSuccess)

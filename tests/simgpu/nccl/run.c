@@ -365,6 +365,24 @@ static bool is_turn(void *arg)
     return atomic_load(&launch->comm->done) == launch->number;
 }
 
+/* KITH_SIMGPU_NCCL_KERNELS: how many kernels of NCCL a device has room for. One that waits for room cannot leave, also
+ * when it was told to: it is not there yet. */
+#define DEVICES 64
+static atomic_int kernels[DEVICES];
+
+static int room(void)
+{
+    const char *text = getenv("KITH_SIMGPU_NCCL_KERNELS");
+    return text != NULL ? atoi(text) : 0;
+}
+
+static int take_room(void *arg)
+{
+    atomic_int *count = (atomic_int *)arg;
+    int now = atomic_load(count);
+    return now < room() && atomic_compare_exchange_strong(count, &now, now + 1);
+}
+
 static bool never(void *arg)
 {
     (void)arg;
@@ -375,8 +393,9 @@ void sim_launch_run(void *arg)
 {
     sim_launch *launch = (sim_launch *)arg;
     ncclComm_t comm = launch->comm;
-    atomic_fetch_add(&comm->running, 1);
-    bool is_well = sim_comm_wait(comm, is_turn, launch);
+    atomic_int *count = &kernels[comm->device % DEVICES];
+    bool has_room = room() == 0 || sim_wait_until(take_room, count) == 0;
+    bool is_well = has_room && sim_comm_wait(comm, is_turn, launch);
     if (is_well && launch->is_stuck)
         is_well = sim_comm_wait(comm, never, NULL);
     for (const sim_task *t = launch->tasks; is_well && t != NULL; t = t->next)
@@ -384,8 +403,9 @@ void sim_launch_run(void *arg)
             is_well = run_collective(comm, t);
     if (is_well)
         run_messages(comm, launch->tasks);
+    if (has_room && room() > 0)
+        atomic_fetch_sub(count, 1);
     atomic_fetch_add(&comm->done, 1);
-    atomic_fetch_sub(&comm->running, 1);
     sim_board_ring(comm->board, comm->rank);
     sim_tasks_free(launch->tasks);
     sim_comm_release(comm); /* the launch itself is freed by the engine */

@@ -9,13 +9,18 @@
  *   - ranks that call different collectives, or with other counts, types, operators, roots;
  *   - a receive of another length than the send;
  *   - a stream of another device; memory that is not the device's (sim_access); overlap that is not NCCL's "in place";
+ *   - a communicator that is split while its operations are under way;
  *   - a communicator that is used while ncclCommGetAsyncError() would say ncclInProgress, or after its end;
+ *   - a communicator that is aborted while a blocking call of another thread is inside (ncclCommRevoke() ends such a
+ *     call), or finalized after it was revoked;
  *   - operators that were destroyed; communicators that are left at exit.
  *
  * What real NCCL may do and this one always does, so that no test passes by luck:
  *   - a send ends when its receiver has taken all of it;
- *   - ncclCommAbort() ends this rank alone;
- *   - non-blocking calls stay "in progress" for some questions, and the first one until every rank's first one;
+ *   - ncclCommAbort() ends this rank alone, and returns when the device is idle - kernels of other communicators
+ *     included. Aborts in one group of calls, from 2.22 on, tell all kernels to leave before any of them waits;
+ *   - non-blocking calls stay "in progress" for some questions; blocking ones do not return before;
+ *   - each new sort of collective (what, type, operator, count) connects, for which all ranks must have come to it;
  *   - ncclCommFinalize() waits for all ranks.
  *
  * Reductions go round the ring that starts behind the block's owner, in f32 (f64; 64-bit integers that wrap), and are
@@ -35,6 +40,7 @@
 #include <stdbool.h>
 
 #define SIM_REDOPS 32
+#define SIM_SHAPES 1024
 #define SIM_KIND "an NCCL communicator"
 
 typedef enum sim_kind {
@@ -76,6 +82,7 @@ typedef struct sim_launch {
     cudaStream_t stream;
     sim_task *tasks;
     unsigned long number; /* launches of a communicator run in this order */
+    int connections;      /* that all who take part must have come to */
     bool is_stuck;        /* an injected error: never ends by itself */
 } sim_launch;
 
@@ -91,15 +98,22 @@ struct ncclComm {
     sim_board *board;
     char path[64];
     atomic_int references; /* the handle, and launches that have not run */
-    atomic_bool is_aborted;
-    atomic_int error;   /* ncclResult_t of ncclCommGetAsyncError() */
-    int questions;      /* that are still answered with "in progress" */
-    bool is_connecting; /* the first launch */
-    bool has_connected;
+    atomic_bool is_aborted, is_revoked;
+    atomic_int inside;           /* threads that a blocking call holds */
+    atomic_int error;            /* ncclResult_t of ncclCommGetAsyncError() */
+    int questions;               /* that are still answered with "in progress" */
+    uint64_t shapes[SIM_SHAPES]; /* of collectives whose connections stand */
+    int shape_count;
     sim_launch *waiting; /* not in the stream yet */
+    bool is_splitting;
+    int splits; /* so far */
+    struct {
+        ncclComm_t *out, child; /* until it is made */
+        int color, key;
+        bool is_blocking;
+    } split;
     unsigned long launched;
     atomic_ulong done;
-    atomic_int running;           /* launches in their stream's thread */
     uint64_t collectives, pieces; /* so far; only the running launch touches them */
     sim_redop redops[SIM_REDOPS];
     char text[200];
@@ -110,9 +124,21 @@ ncclResult_t sim_comm_error(ncclComm_t comm, ncclResult_t result, const char *fo
     __attribute__((format(printf, 3, 4)));
 bool sim_comm_is_usable(ncclComm_t comm, const char *function);
 void sim_comm_release(ncclComm_t comm);
+/* The GPU of a rank as all ranks call it, above 0. */
+int sim_seat_mark(ncclComm_t comm);
+/* The end of an abort. */
+void sim_comm_free(ncclComm_t comm);
 /* A new number of questions, different from call to call. */
 int sim_questions(void);
 ncclComm_t sim_comm_new(sim_board *board, const char *path, int rank, int size, bool is_blocking);
+
+void sim_comm_try_make(ncclComm_t comm);
+void sim_comm_note_config(const ncclConfig_t *config, int size);
+
+/* split.c */
+/* What is under way of a split goes on; is thrown away. */
+void sim_split_step(ncclComm_t comm);
+void sim_split_drop(ncclComm_t comm);
 
 /* What a version of the library says it is; the second library stands for an old one. */
 #ifndef SIM_NCCL_VERSION
@@ -124,6 +150,10 @@ ncclResult_t sim_comm_launch(ncclComm_t comm, sim_task *tasks);
 /* Puts what waits into the stream, when it may go. */
 void sim_comm_submit_waiting(ncclComm_t comm);
 void sim_tasks_free(sim_task *tasks);
+/* A communicator that is aborted inside a group of calls is freed at its end. */
+bool sim_group_keeps(ncclComm_t aborted);
+/* What is not in a stream yet will never be. */
+void sim_comm_drop_waiting(ncclComm_t comm);
 
 /* run.c */
 void sim_launch_run(void *arg);

@@ -7,8 +7,10 @@
 #include "../sim_test.h"
 
 #include <nccl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -129,6 +131,236 @@ static void test_async(void **state)
 {
     (void)state;
     case_passes(async_ends, async_error);
+}
+
+/* Two communicators whose other ranks do not come: aborted alone, one waits for the other's kernel; in a group none
+ * does. */
+static void *abort_first(void *arg)
+{
+    must_be(ncclCommAbort(comms[0]), ncclSuccess);
+    atomic_store((atomic_int *)arg, 1);
+    return NULL;
+}
+
+static void stand(ncclComm_t *comm, cudaStream_t *stream, float *x)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    ncclComm_t other;
+    ncclResult_t state = ncclInProgress;
+    config.blocking = 0;
+    must_be(ncclGetUniqueId(&id), ncclSuccess);
+    ok(cudaSetDevice(1));
+    must_be(ncclCommInitRankConfig(&other, 2, id, 1, &config), ncclInProgress);
+    ok(cudaSetDevice(0));
+    must_be(ncclCommInitRankConfig(comm, 2, id, 0, &config), ncclInProgress);
+    comms[0] = *comm;
+    comms[1] = other;
+    settle(0, ncclSuccess);
+    settle(1, ncclSuccess);
+    *stream = new_stream();
+    must_be(ncclSend(x, 8, ncclFloat32, 1, *comm, *stream), ncclInProgress);
+    ok(cudaSetDevice(1));
+    cudaStream_t there = new_stream();
+    float *y = device_floats_with(8, 0);
+    must_be(ncclSend(y, 8, ncclFloat32, 0, other, there), ncclInProgress); /* and no receive */
+    settle(0, ncclSuccess);
+    settle(1, ncclSuccess);
+    must_be(ncclCommAbort(other), ncclSuccess);
+    ok(cudaStreamDestroy(there));
+    ok(cudaFree(y));
+    ok(cudaSetDevice(0));
+    for (int i = 0; i < 100 && state == ncclInProgress; i++)
+        must_be(ncclCommGetAsyncError(*comm, &state), ncclSuccess);
+    must_be(state, ncclSuccess);
+}
+
+static void aborts(void)
+{
+    ncclComm_t two[2];
+    cudaStream_t of[2];
+    pthread_t thread;
+    atomic_int is_back = 0;
+    ok(cudaSetDevice(0));
+    float *x = device_floats_with(8, 1);
+    for (int i = 0; i < 2; i++)
+        stand(&two[i], &of[i], x);
+    comms[0] = two[0];
+    must_be(pthread_create(&thread, NULL, abort_first, &is_back), 0);
+    usleep(50000); /* long enough for an abort that waits for nothing */
+    must_be(atomic_load(&is_back), 0);
+    must_be(cudaStreamQuery(of[0]), cudaSuccess); /* its own kernel is gone */
+    must_be(ncclCommAbort(two[1]), ncclSuccess);
+    must_be(pthread_join(thread, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        ok(cudaStreamDestroy(of[i]));
+    for (int i = 0; i < 2; i++)
+        stand(&two[i], &of[i], x);
+    must_be(ncclGroupStart(), ncclSuccess);
+    for (int i = 0; i < 2; i++)
+        must_be(ncclCommAbort(two[i]), ncclSuccess);
+    must_be(ncclGroupEnd(), ncclSuccess);
+    for (int i = 0; i < 2; i++)
+        ok(cudaStreamDestroy(of[i]));
+    ok(cudaFree(x));
+}
+
+static void test_aborts(void **state)
+{
+    (void)state;
+    case_passes(aborts, two_devices);
+}
+
+/* The keys turn the ranks round; rank 1 of the second split is in no group. */
+static void splits(void)
+{
+    ncclComm_t made[2], alone[2];
+    int rank = -1;
+    begin();
+    for (int r = 0; r < 2; r++)
+        must_be(ncclCommSplit(comms[r], 5, 1 - r, &made[r], NULL), ncclInProgress);
+    settle(0, ncclSuccess);
+    settle(1, ncclSuccess);
+    for (int r = 0; r < 2; r++)
+        must_be(ncclCommSplit(comms[r], r == 0 ? 0 : NCCL_SPLIT_NOCOLOR, 0, &alone[r], NULL), ncclInProgress);
+    settle(0, ncclSuccess);
+    settle(1, ncclSuccess);
+    must_be(alone[1] == NULL, 1);
+    must_be(ncclCommAbort(alone[0]), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        must_be(ncclCommUserRank(made[r], &rank), ncclSuccess);
+        must_be(rank, 1 - r);
+        must_be(ncclBroadcast(buffers[r], buffers[r], 1024, ncclFloat32, 0, made[r], streams[r]), ncclInProgress);
+    }
+    for (int r = 0; r < 2; r++)
+        comms[r] = (ncclCommAbort(comms[r]), made[r]);
+    settle(0, ncclSuccess);
+    settle(1, ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        ok(cudaStreamSynchronize(streams[r]));
+        check_floats(buffers[r], 1024, 2); /* of the second rank, which is first now */
+    }
+    end();
+}
+
+static void test_splits(void **state)
+{
+    (void)state;
+    case_passes(splits, two_devices);
+}
+
+static void split_under_way(void)
+{
+    ncclComm_t made;
+    begin();
+    ncclSend(buffers[0], 8, ncclFloat32, 1, comms[0], streams[0]);
+    ncclSend(buffers[1], 8, ncclFloat32, 0, comms[1], streams[1]); /* and no receive */
+    settle(0, ncclSuccess);
+    ncclCommSplit(comms[0], 0, 0, &made, NULL);
+}
+
+static void used_while_split(void)
+{
+    ncclComm_t made;
+    begin();
+    must_be(ncclCommSplit(comms[0], 0, 0, &made, NULL), ncclInProgress);
+    all_reduce(0, 8, ncclFloat32, ncclSum);
+}
+
+/* A blocking communicator: a call does not return before the others have come to one of its sort, and is ended by a
+ * revoke from outside, which frees nothing. */
+static ncclComm_t blocking[2];
+static atomic_int calls_back;
+
+static void *make_blocking(void *arg)
+{
+    ncclUniqueId *id = (ncclUniqueId *)arg;
+    ok(cudaSetDevice(1));
+    must_be(ncclCommInitRank(&blocking[1], 2, *id, 1), ncclSuccess);
+    return NULL;
+}
+
+static void *call_blocking(void *arg)
+{
+    int rank = *(int *)arg;
+    ok(cudaSetDevice(rank));
+    ncclResult_t result =
+        ncclAllReduce(buffers[rank], buffers[rank], 8, ncclFloat32, ncclSum, blocking[rank], streams[rank]);
+    atomic_fetch_add(&calls_back, 1);
+    return (void *)(uintptr_t)result;
+}
+
+static void begin_blocking(void)
+{
+    ncclUniqueId id;
+    pthread_t thread;
+    must_be(ncclGetUniqueId(&id), ncclSuccess);
+    must_be(pthread_create(&thread, NULL, make_blocking, &id), 0);
+    ok(cudaSetDevice(0));
+    must_be(ncclCommInitRank(&blocking[0], 2, id, 0), ncclSuccess);
+    must_be(pthread_join(thread, NULL), 0);
+    for (int r = 0; r < 2; r++) {
+        ok(cudaSetDevice(r));
+        streams[r] = new_stream();
+        buffers[r] = device_floats_with(8, 1);
+    }
+}
+
+static void end_blocking(void)
+{
+    for (int r = 0; r < 2; r++) {
+        must_be(ncclCommAbort(blocking[r]), ncclSuccess);
+        ok(cudaSetDevice(r));
+        ok(cudaStreamDestroy(streams[r]));
+        ok(cudaFree(buffers[r]));
+    }
+}
+
+static void blocks(void)
+{
+    static int ranks[] = { 0, 1 };
+    pthread_t threads[2];
+    void *result;
+    begin_blocking();
+    must_be(pthread_create(&threads[0], NULL, call_blocking, &ranks[0]), 0);
+    usleep(20000); /* long enough for a call that waits for nothing */
+    must_be(atomic_load(&calls_back), 0);
+    must_be(pthread_create(&threads[1], NULL, call_blocking, &ranks[1]), 0);
+    for (int r = 0; r < 2; r++) {
+        must_be(pthread_join(threads[r], &result), 0);
+        must_be((int)(uintptr_t)result, ncclSuccess);
+    }
+    must_be((int)(uintptr_t)call_blocking(&ranks[0]), ncclSuccess); /* connected: it does not wait for rank 1 */
+    must_be((int)(uintptr_t)call_blocking(&ranks[1]), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        ok(cudaStreamSynchronize(streams[r]));
+        must_be(ncclCommRevoke(blocking[r], NCCL_REVOKE_DEFAULT), ncclSuccess);
+        must_be((int)(uintptr_t)call_blocking(&ranks[r]), ncclInvalidUsage);
+    }
+    end_blocking();
+    begin_blocking();
+    must_be(pthread_create(&threads[0], NULL, call_blocking, &ranks[0]), 0);
+    usleep(20000); /* until it is inside */
+    must_be(ncclCommRevoke(blocking[0], NCCL_REVOKE_DEFAULT), ncclSuccess);
+    must_be(pthread_join(threads[0], &result), 0);
+    must_be((int)(uintptr_t)result, ncclInternalError);
+    end_blocking();
+}
+
+static void abort_inside(void)
+{
+    static int rank = 0;
+    pthread_t thread;
+    begin_blocking();
+    must_be(pthread_create(&thread, NULL, call_blocking, &rank), 0);
+    usleep(20000); /* until it is inside */
+    ncclCommAbort(blocking[0]);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    case_passes(blocks, two_devices);
 }
 
 /* ---- what ends the test ---- */
@@ -266,13 +498,17 @@ static void test_rules(void **state)
     case_fails(in_progress, two_devices, "is used while the call before is in progress");
     case_fails(destroyed_operator, two_devices, "operator 5 was not made", "or was destroyed");
     case_fails(destroyed_communicator, two_devices, "AllReduce: this is no communicator, or one that was destroyed");
+    case_fails(split_under_way, two_devices, "ncclCommSplit on rank 0: 1 operations of the parent are not done");
+    case_fails(used_while_split, two_devices, "is used while", "in progress");
+    case_fails(abort_inside, two_devices, "ncclCommAbort on rank 0", "another thread is inside");
     case_fails(left_behind, two_devices, "an NCCL communicator");
     case_fails(race, two_devices, "AllReduce");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_works), cmocka_unit_test(test_async),
-                                        cmocka_unit_test(test_rules) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_works),  cmocka_unit_test(test_async),
+                                        cmocka_unit_test(test_aborts), cmocka_unit_test(test_blocks),
+                                        cmocka_unit_test(test_splits), cmocka_unit_test(test_rules) };
     return cmocka_run_group_tests_name("simulated NCCL", tests, NULL, NULL);
 }
