@@ -4,6 +4,7 @@
  */
 #include "cases.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void join(rank_info *info, const kith_setting *settings, size_t count, kith_status wanted)
@@ -228,6 +229,37 @@ static void case_creation_after_abort(rank_info *info)
     REQUIRE_OK(kith_group_destroy(group));
 }
 
+/* Groups over different backends of one context take turns. What a backend has taken from a finished operation must
+ * leave while its rank already waits in the other group: nobody has a deadline here. */
+static void case_backends_take_turns(rank_info *info)
+{
+    enum { COUNT = 1 << 16, ROUNDS = 40, BURST = 48, BLOCK = 1 << 10 };
+    kith_group *group = NULL;
+    kith_group_options options = KITH_GROUP_OPTIONS_INIT;
+    options.backend = "shm";
+    options.timeout_ms = 0;
+    uint16_t *values = (uint16_t *)calloc(COUNT, sizeof *values);
+    REQUIRE(values != NULL);
+    REQUIRE_OK(kith_group_dup(info->world, &options, &group));
+    for (int round = 0; round < ROUNDS; round++) {
+        const int root = round % info->size;
+        values[0] = values[COUNT - 1] = info->rank == root ? 0x3f80 : 0; /* 1 */
+        REQUIRE_OK(kith_all_reduce(info->world, values, values, COUNT, KITH_BF16, KITH_SUM)); /* MPI has no bf16 */
+        REQUIRE(values[0] == 0x3f80 && values[COUNT - 1] == 0x3f80);
+        REQUIRE_OK(kith_barrier(group));
+        for (int from = 0; from < info->size; from++)
+            for (int i = 0; i < BURST && from != root; i++) {
+                if (info->rank == from)
+                    REQUIRE_OK(kith_send(info->world, values + i * BLOCK, BLOCK, KITH_BF16, root, i));
+                else if (info->rank == root)
+                    REQUIRE_OK(kith_recv(info->world, values + i * BLOCK, BLOCK, KITH_BF16, from, i, NULL));
+            }
+        REQUIRE_OK(kith_barrier(group));
+    }
+    free(values);
+    REQUIRE_OK(kith_group_destroy(group));
+}
+
 const conformance_case cases_choice[] = {
     { "forced_impossible", NULL, run_forced_impossible },
     { "forced_order", NULL, run_forced_order },
@@ -236,5 +268,6 @@ const conformance_case cases_choice[] = {
     { "machines_differ", NULL, run_machines_differ },
     { "group_options_differ", case_group_options_differ, NULL },
     { "creation_after_abort", case_creation_after_abort, NULL },
+    { "backends_take_turns", case_backends_take_turns, NULL },
     { NULL, NULL, NULL },
 };

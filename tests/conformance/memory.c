@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define BLOCKS 64
+#define BLOCKS 256
 
 typedef struct block {
     unsigned char *mirror; /* NULL: free */
@@ -18,6 +18,7 @@ typedef struct block {
 static _Thread_local struct {
     kith_device *device;
     kith_stream *stream;
+    bool is_nccl;
     block blocks[BLOCKS];
 } memory;
 
@@ -29,6 +30,7 @@ void memory_begin(const rank_info *info)
     memory.device = kith_ctx_device(info->ctx);
     REQUIRE(memory.device != NULL);
     REQUIRE_OK(kith_stream_create(memory.device, &memory.stream));
+    memory.is_nccl = strcmp(kith_group_device_backend(info->world), "nccl") == 0;
 }
 
 void memory_end(void)
@@ -47,6 +49,11 @@ void memory_end(void)
 bool memory_is_device(void)
 {
     return memory.device != NULL;
+}
+
+bool memory_is_nccl(void)
+{
+    return memory.is_nccl;
 }
 
 /* A free block with room; else one that never had any; else the last free one. */

@@ -5,6 +5,11 @@
  * mirrors to the device before an operation and memory_pull() back after it. Without a device these do nothing, and
  * blocks come from malloc(), so that sanitizers watch them.
  *
+ * memory_push() writes every block, so nothing may be under way when it is called.
+ *
+ * What NCCL carries has no tags and no lengths, and is added in its order: suites ask memory_is_nccl() and leave out,
+ * with the reason, what only messages and sums of Kith's own have. What is staged has all of it.
+ *
  * Each rank has its own blocks, also when it is a thread.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -19,6 +24,8 @@ void memory_begin(const rank_info *info);
 void memory_end(void);
 
 bool memory_is_device(void);
+/* Blocks lie on a device, and NCCL carries them. */
+bool memory_is_nccl(void);
 void *memory_alloc(size_t nbytes);
 void memory_free(void *mirror);
 

@@ -123,6 +123,7 @@ static void test_algorithms(void **state)
     for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
         assert_true(of_kind[kind] >= 1);
     for (const ki_json *r = member(algorithms, "table", KI_JSON_ARRAY)->first; r != NULL; r = r->next) {
+        member(r, "min_ranks", KI_JSON_NUMBER);
         member(r, "max_ranks", KI_JSON_NUMBER);
         member(r, "max_nbytes", KI_JSON_NUMBER);
         assert_true(text_of(r, "collective")[0] != '\0' && text_of(r, "algorithm")[0] != '\0');

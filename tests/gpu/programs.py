@@ -115,12 +115,16 @@ def environment_of(test, is_simulated):
     return environment
 
 
-def run(test, is_simulated, seconds):
-    """"passed", "skipped" or "FAILED", and what the program wrote."""
+def run(test, is_simulated, left):
+    """"passed", "skipped" or "FAILED", and what the program wrote. A test has its own seconds; one that is ended
+    before, since all of them together have no more time, has shown nothing."""
+    seconds = min(left, test.seconds)
     try:
         done = subprocess.run(test.command, env=environment_of(test, is_simulated), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=test.folder, timeout=seconds)
     except subprocess.TimeoutExpired as late:
+        if left < test.seconds:
+            return "skipped", b"ended after %.0f s, as no more time was left" % seconds
         return "FAILED", (late.stdout or b"") + b"\n(ended after %.0f s)" % seconds
     except OSError as error:
         return "FAILED", str(error).encode()
@@ -151,17 +155,18 @@ def main():
         elif left < 1:
             result, said = "skipped", b"no time was left"
         else:
-            result, said = run(test, options.simulated, min(left, test.seconds))
+            result, said = run(test, options.simulated, left)
         counts[result] += 1
         lines = said.decode(errors="replace").strip().splitlines()
         if result == "FAILED":
             failed.append(test.name)
             print("\n".join(lines[-40:]))
         print("%-8s %s%s" % (result, test.name, ": " + lines[-1] if result == "skipped" and lines else ""), flush=True)
+    whole = "right" if counts["passed"] else "none passed"
     names = ": " + ", ".join(failed[:4]) + (" and more" if len(failed) > 4 else "") if failed else ""
     print("\t".join(("tests", "programs of the label gpu", "%d passed" % counts["passed"],
                      "%d skipped, %.0f s" % (counts["skipped"], time.monotonic() - started),
-                     "%d FAILED%s" % (counts["FAILED"], names) if failed else "right")))
+                     "%d FAILED%s" % (counts["FAILED"], names) if failed else whole)))
     return 1 if failed or not counts["passed"] else 0
 
 

@@ -2,7 +2,8 @@
 # Everything that needs a real NVIDIA GPU, in one go: builds, runs the tests of simulated GPUs on the card, measures, and
 # prints one table. Needs no network; ends within 8 minutes on one card.
 #
-#     tests/gpu/run.sh [--build DIR] [--no-build] [--deps DIR] [--tests REGEX] [--steps REGEX] [--out FILE] [--simulated]
+#     tests/gpu/run.sh [--build DIR] [--no-build] [--deps DIR] [--tests REGEX] [--steps REGEX] [--out FILE] [--seconds N]
+#                      [--simulated]
 #
 #     --build DIR   where it is built, or was; default build/gpu
 #     --no-build    DIR holds a build, perhaps one that was made elsewhere and moved here
@@ -10,6 +11,7 @@
 #     --tests REGEX, --steps REGEX
 #                   only the tests, only the steps whose names match
 #     --out FILE    the table; default DIR/gpu.md
+#     --seconds N   all of it ends by then: what takes long is ended, what comes after is left out; default 460
 #     --simulated   on the simulated GPU and with tiny sizes: shows that all of this works, times mean nothing
 #
 # A step that fails, takes too long or lacks something is a row of the table, and the others go on. Exit status: 0, 1 when
@@ -20,24 +22,24 @@ set -u
 cd "$(dirname "$0")/../.." || exit 2
 export LC_ALL=C
 
-build=build/gpu deps="" tests="" steps="" out="" is_simulated=0 is_built=0 quick=() simulated=()
-total_s=460 # of the 8 minutes; what is left of it is what steps may take
+build=build/gpu deps="" tests="" steps="" out="" seconds=460 is_simulated=0 is_built=0 quick=() simulated=()
 while [ $# -gt 0 ]; do
     case "$1" in
     --no-build) is_built=1 ;;
     --simulated) is_simulated=1 quick=(--quick) simulated=(--simulated) ;;
-    --build | --deps | --tests | --steps | --out)
+    --build | --deps | --tests | --steps | --out | --seconds)
         [ $# -ge 2 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
         printf -v "${1#--}" '%s' "$2"
         shift
         ;;
     *)
-        sed -n '5,14s/^# \{0,1\}//p' tests/gpu/run.sh >&2
+        sed -n '5,16s/^# \{0,1\}//p' tests/gpu/run.sh >&2
         exit 2
         ;;
     esac
     shift
 done
+[[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || { echo "run.sh: --seconds takes 1 to 99999, not $seconds" >&2; exit 2; }
 
 mkdir -p "$build" || exit 2
 build="$(cd "$build" && pwd)"
@@ -69,13 +71,19 @@ left_out() {
     row "$1" "left out" "" "" "$2"
 }
 
+# time_for <limit> <kept>: seconds that a step may take, so that <kept> stay for those that follow
+time_for() {
+    local left=$((seconds - SECONDS - $2))
+    echo $(($1 < left ? $1 : left))
+}
+
 # step <name> <seconds> <command...>: rows of its output (lines with tabs) go to the table
 step() {
-    local name="$1" limit="$2" start=$SECONDS status
+    local name="$1" limit start=$SECONDS status
+    limit=$(time_for "$2" 0)
     shift 2
     is_wanted "$name" || return 0
-    [ "$limit" -le $((total_s - SECONDS)) ] || limit=$((total_s - SECONDS))
-    if [ "$limit" -lt 3 ]; then
+    if [ "$limit" -lt 2 ]; then
         lacking "$name" "no time was left"
         return 1
     fi
@@ -164,8 +172,9 @@ fi
 # ---- tests ----
 
 step card 30 "$bench" "${quick[@]}" card
-step tests 150 python3 tests/gpu/programs.py --build "$build" --devices "$cards" --seconds 140 --tests "$tests" \
-    "${simulated[@]}"
+tests_s=$(time_for 150 150) # what is measured below shall have its time, however long the build took
+step tests "$tests_s" python3 tests/gpu/programs.py --build "$build" --devices "$cards" --seconds $((tests_s - 5)) \
+    --tests "$tests" "${simulated[@]}"
 for dtype in f32 bf16; do
     step "check $dtype" 30 "$bench" "${quick[@]}" check --dtype $dtype
 done
@@ -179,6 +188,7 @@ fi
 if [ -x "$kith" ]; then
     step "train f32" 60 tests/gpu/train.sh "$kith" "$build/gpu-train" 0.001 "${small[@]}" -- --dtype f32
     step "train bf16" 60 tests/gpu/train.sh "$kith" "$build/gpu-train" 0.02 "${small[@]}" -- --dtype bf16
+    step "train 2 ranks" 60 tests/gpu/train.sh "$kith" "$build/gpu-train" 0.001 "${small[@]}" --ranks 2 --tp 2 -- --dtype f32
     step "train large" 60 tests/gpu/train.sh "$kith" "$build/gpu-train" alone "${large[@]}" -- --dtype bf16
 else
     lacking train "the command kith was not built"
@@ -194,7 +204,33 @@ step "products tf32" 40 "$bench" "${quick[@]}" products --dtype f32 --tf32
 
 # ---- between ranks ----
 
-if [ -x "$kith" ]; then
+usable="$("$kith" info 2>/dev/null)"
+
+# is_usable <backend> [variant]: kith info says so
+is_usable() { grep -qE "^ *$1 +${2:+$2 +}yes" <<<"$usable"; }
+
+# find_mpirun <variant> <word of its --version> <flags...>: mpirun=(its command), where the module can be used
+find_mpirun() {
+    local variant="$1" word="$2" command
+    shift 2
+    is_usable mpi "$variant" || return 1
+    for command in "mpirun.$variant" mpirun; do
+        if "$command" --version 2>/dev/null | grep -q "$word"; then
+            mpirun=("$command" "$@")
+            return 0
+        fi
+    done
+    return 1
+}
+
+# share_card <backend> <command that starts two ranks...>: what passes through the host between ranks of one card
+share_card() {
+    local backend="$1"
+    shift
+    step "$backend, 2 ranks a GPU" 40 "$@" "$bench" "${quick[@]}" --device cuda:0 passing
+}
+
+if [ -x "$kith" ] && [ -x "$bench" ]; then
     step "nccl, 1 rank" 40 "$kith" run -n 1 -- "$bench" "${quick[@]}" nccl
     if [ "$cards" -gt 1 ]; then
         step "nccl, $cards ranks" 60 "$kith" run -n "$cards" -- "$bench" "${quick[@]}" nccl
@@ -202,20 +238,27 @@ if [ -x "$kith" ]; then
         left_out "nccl, several GPUs" "this machine has one"
     fi
     nccl=$(grep -oE 'NCCL [0-9]+\.[0-9]+' "$rows" | head -n 1 | grep -oE '[0-9.]+$')
-    if [ $is_simulated -eq 0 ] && [ "$(printf '2.30\n%s\n' "${nccl:-0}" | sort -V | head -n 1)" = 2.30 ]; then
-        step "nccl, 2 ranks a GPU" 60 "$kith" run -n 2 --env NCCL_MULTI_RANK_GPU_ENABLE=1 -- "$bench" --device cuda:0 nccl
+    if [ "$(printf '2.30\n%s\n' "${nccl:-0}" | sort -V | head -n 1)" = 2.30 ]; then
+        export NCCL_MULTI_RANK_GPU_ENABLE=1
+        step "nccl, 2 ranks a GPU" 60 "$kith" run -n 2 -- "$bench" "${quick[@]}" --device cuda:0 nccl
+        step "nccl, tests, 2 ranks a GPU" 60 tests/gpu/suites.sh "$build" nccl 2 cuda:0
+        unset NCCL_MULTI_RANK_GPU_ENABLE
     else
         left_out "nccl, 2 ranks a GPU" "NCCL ${nccl:-is missing}: 2.30 and later can"
     fi
-    for backend in shm ucx mpi; do
-        if [ $backend != shm ] && ! "$kith" info 2>/dev/null | grep -qE "^ *$backend +yes"; then
-            left_out "$backend, 2 ranks a GPU" "the backend cannot be used here"
-            continue
-        fi
-        step "$backend, 2 ranks a GPU" 40 "$kith" run -n 2 --backend $backend -- "$bench" "${quick[@]}" --device cuda:0 passing
-    done
+    share_card shm "$kith" run -n 2 --backend shm --
+    if is_usable ucx; then
+        share_card ucx "$kith" run -n 2 --backend ucx --
+    else
+        left_out "ucx, 2 ranks a GPU" "the backend cannot be used here"
+    fi
+    if find_mpirun openmpi 'Open MPI' --allow-run-as-root --oversubscribe || find_mpirun mpich HYDRA; then
+        share_card mpi "${mpirun[@]}" -n 2 env KITH_BACKEND=mpi
+    else
+        left_out "mpi, 2 ranks a GPU" "the backend cannot be used here, or its mpirun is missing"
+    fi
 else
-    lacking "ranks" "the command kith was not built"
+    lacking "ranks" "the command kith or kith_gpu_bench was not built"
 fi
 
 # ---- the table ----

@@ -19,6 +19,7 @@ expect() {
 }
 
 expect 0 $'^card\tcopies on the card\t' "$bench" --quick card
+expect 0 $'^card\tcopies on the card\t' PATH="$KITH_BUILD_DIR/bin:$PATH" kith_gpu_bench --quick card
 expect 1 'kith_gpu_bench: memory of the card: ' KITH_SIMGPU_FAULT=malloc:1 "$bench" --quick card
 expect 1 'kith_gpu_bench: ' KITH_SIMGPU_FAULT=launch:40 "$bench" --quick kernels
 expect 1 'kith_gpu_bench: ' KITH_CUBLAS_LIBRARY=/nowhere/libcublas.so "$bench" --quick products

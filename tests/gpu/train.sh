@@ -3,8 +3,9 @@
 #
 #     train.sh KITH LOG ALLOWED FLAGS... -- FLAGS OF THE CARD...
 #
-# The host trains in f32. ALLOWED is how far the last losses may lie apart, as a share; "alone": the card trains without
-# the host, and its loss must fall.
+# The host trains in f32. ALLOWED is how far the last losses may lie apart, as a share. "alone": the card trains without
+# the host, on the one sample that its text holds: losses of different samples tell nothing of the steps between them,
+# that of the same one must fall.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 set -u
@@ -17,7 +18,14 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 shift
 
-run() { "$kith" train --text ARCHITECTURE.md --validation-batches 0 --seed 1 "${flags[@]}" "$@" >/dev/null; }
+text=ARCHITECTURE.md
+if [ "$allowed" = alone ]; then
+    seq="$(grep -oE -- '--seq [0-9]+' <<<"${flags[*]}" | grep -oE '[0-9]+$')" || { echo "no --seq is given"; exit 1; }
+    head -c $((seq + 1)) "$text" >"$log.txt" || exit 1 # a token is a byte, and what follows the last one is its target
+    text="$log.txt"
+fi
+
+run() { "$kith" train --text "$text" --validation-batches 0 --seed 1 "${flags[@]}" "$@" >/dev/null; }
 
 # number <log> <key> <head or tail>: of the first or the last step
 number() { grep '"step"' "$1" | grep -oE "\"$2\": *[-+0-9.eE]+" | "$3" -n 1 | sed 's/.*: *//'; }

@@ -2,7 +2,7 @@
 # tests/layers/cuda_kernels.sh - looks at what nvcc made of the kernels: no spills, no memory of a thread's own, and
 # accesses of 16 bytes in those that memory bounds.
 #
-# usage: cuda_kernels.sh <folder with *.ptxas and *.ptx>
+# usage: cuda_kernels.sh <folder with *.ptxas and *.ptx> [more folders with *.ptxas...]
 #
 # SPDX-License-Identifier: BSD-3-Clause
 set -euo pipefail
@@ -17,8 +17,12 @@ complain() {
 # ---- ptxas -v: for each kernel a line with its stack frame and spills ----
 
 kernels=0
-for report in "$folder"/*.ptxas; do
-    [ -e "$report" ] || { echo "no reports of ptxas in $folder" >&2; exit 1; }
+reports=()
+for part in "$@"; do
+    reports+=("$part"/*.ptxas)
+done
+for report in "${reports[@]}"; do
+    [ -e "$report" ] || { echo "there is no $report" >&2; exit 1; }
     while read -r line; do
         kernels=$((kernels + 1))
         case "$line" in

@@ -37,7 +37,7 @@ static void test_host(void **state)
     ki_compute_close(NULL);
 }
 
-/* Every member is there, and none looks at a matrix: these have no memory. */
+/* Every member is there but the one that a table may lack, and none looks at a matrix: these have no memory. */
 static void test_dry(void **state)
 {
     (void)state;
@@ -51,7 +51,7 @@ static void test_dry(void **state)
     const void *members[sizeof *ops / sizeof(void *)];
     memcpy(members, ops, sizeof members);
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
-        assert_non_null(members[i]);
+        assert_true(members[i] != NULL || i == offsetof(ki_compute_ops, gemm_bias) / sizeof(void *));
     assert_string_equal(ops->name, "dry");
     assert_int_equal(ops->gemm(compute, KI_AS_IS, KI_AS_IS, 1, m, m, 0, m), KITH_OK);
     assert_int_equal(ops->layer_norm_grad(compute, m, m, m, m, m, m, m, m), KITH_OK);

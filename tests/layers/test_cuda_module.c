@@ -2,14 +2,20 @@
  * it can.
  *
  * With an argument it is tried on another library: `absent` a file that is none, `real` the CUDA runtime of this
- * machine.
+ * machine, `search` two of different versions of which the driver is too old for the first; or, with `context`, as a
+ * rank uses it that works on one of two devices.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "cuda_help.h"
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const ki_device_ops *ops;
 
@@ -70,6 +76,35 @@ static void real(void)
     void *memory = &count;
     assert_true(ops->alloc(0, 256, &memory) < 0);
     assert_ptr_equal(memory, &count);
+}
+
+/* The driver is too old for libcudart.so.13 (KITH_SIMGPU_OLD_DRIVER): libcudart.so.12 is taken, and both are told. */
+static void search(void)
+{
+    char reason[512] = "";
+    int count = 0;
+    if (ops->available(reason, sizeof reason) != KITH_OK)
+        fail_msg("%s", reason);
+    print_message("%s\n", reason);
+    const char *refused = strstr(reason, "not used: libcudart.so.13");
+    assert_non_null(strstr(reason, "2 devices"));
+    assert_non_null(refused);
+    assert_non_null(strstr(refused, "insufficient"));
+    must(ops->count(&count));
+    assert_int_equal(count, 2);
+}
+
+/* Neither is new enough: both are told. */
+static void search_in_vain(void)
+{
+    char reason[512] = "";
+    int count = 7;
+    assert_int_equal(ops->available(reason, sizeof reason), KITH_ERR_UNSUPPORTED);
+    print_message("%s\n", reason);
+    assert_non_null(strstr(reason, "the CUDA runtime cannot be used: libcudart.so.13: "));
+    assert_non_null(strstr(reason, "(cudaErrorInsufficientDriver)"));
+    assert_int_equal(ops->count(&count), KITH_ERR_UNSUPPORTED);
+    assert_int_equal(count, 0);
 }
 
 /* ---- on a (simulated) device ---- */
@@ -187,6 +222,142 @@ static void leaves_the_device(void **state)
     assert_int_equal(ordinal, 0);
 }
 
+static void use(int device)
+{
+    void *memory, *pinned, *stream, *event;
+    kith_device_info info = KITH_DEVICE_INFO_INIT;
+    kith_memory kind;
+    int ordinal, is_done;
+    must(ops->describe(device, &info));
+    must(ops->alloc(device, 64, &memory));
+    must(ops->alloc_pinned(device, 64, &pinned));
+    must(ops->stream_create(device, &stream));
+    must(ops->event_create(device, &event));
+    must(ops->fill(device, stream, memory, 1, 64));
+    must(ops->copy(device, stream, pinned, memory, 64));
+    must(ops->event_record(device, event, stream));
+    must(ops->stream_wait_event(device, stream, event));
+    must(ops->event_query(device, event, &is_done));
+    must(ops->stream_query(device, stream, &is_done));
+    must(ops->event_synchronize(device, event));
+    must(ops->memory_kind(memory, &kind, &ordinal));
+    assert_true(kind == KITH_MEMORY_DEVICE && ordinal == device);
+    must(ops->memory_kind(&info, &kind, &ordinal));
+    assert_true(kind == KITH_MEMORY_HOST && ordinal == -1);
+    must(ops->event_destroy(device, event));
+    must(ops->stream_destroy(device, stream));
+    must(ops->free_pinned(device, pinned));
+    must(ops->free(device, memory));
+}
+
+/* The rank works on device 1: it has no context on device 0, not even for a moment, which the simulator would end it
+ * for (KITH_SIMGPU_CONTEXTS=1). Before it works on one it has none. */
+static void context(void)
+{
+    ki_compute *compute = NULL;
+    void *stream;
+    kith_memory kind;
+    char reason[512];
+    int ordinal, local = 0;
+    assert_int_equal(ops->available(reason, sizeof reason), KITH_OK);
+    must(ops->memory_kind(&local, &kind, &ordinal));
+    assert_int_equal(kind, KITH_MEMORY_HOST);
+    must(ops->current(&ordinal));
+    assert_int_equal(ordinal, 0);
+    use(1);
+    must(ops->stream_create(1, &stream));
+    must(ops->compute_open(1, stream, 0, &compute));
+    compute->close(compute);
+    must(ops->stream_destroy(1, stream));
+    must(ops->current(&ordinal));
+    assert_int_equal(ordinal, 0);
+}
+
+/* ---- memory for work of a table ---- */
+
+typedef struct gate {
+    atomic_bool is_open;
+} gate;
+
+static void wait_for_gate(void *arg)
+{
+    while (!atomic_load(&((gate *)arg)->is_open))
+        usleep(200);
+}
+
+/* Opens it in any case, so that a call that waits for it fails the test and does not hang. */
+static void *open_late(void *arg)
+{
+    for (int i = 0; i < 1000 && !atomic_load(&((gate *)arg)->is_open); i++)
+        usleep(2000);
+    atomic_store(&((gate *)arg)->is_open, true);
+    return NULL;
+}
+
+/* Adds `rows` rows of zeros to one; its scratch grows with them. */
+static void add_zeros(ki_compute *compute, void *memory, int64_t rows)
+{
+    const ki_mat x = { memory, rows, 1, 1, KITH_F32 }, y = { memory, 1, 1, 1, KITH_F32 };
+    must(compute->ops->add_rows(compute, (const int32_t *)memory, (ki_mat){ 0 }, x, y));
+}
+
+/* Scratch grows while another stream of the device cannot go on, as one that waits for another rank. */
+static void scratch_waits_for_nothing(void **state)
+{
+    (void)state;
+    enum { NBYTES = 4096 };
+    __typeof__(cudaLaunchHostFunc) *launch_host = NULL;
+    ki_compute *compute = NULL;
+    void *stuck, *stream, *memory;
+    gate g = { false };
+    pthread_t opener;
+    void *runtime = dlopen(getenv("KITH_CUDART_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+    if (runtime == NULL) /* a real device: the runtime is another file, and its default is what is tested here */
+        skip();
+    *(void **)&launch_host = dlsym(runtime, "cudaLaunchHostFunc");
+    must(ops->stream_create(0, &stuck));
+    must(ops->stream_create(0, &stream));
+    must(ops->alloc(0, NBYTES, &memory));
+    must(ops->fill(0, stream, memory, 0, NBYTES));
+    must(ops->compute_open(0, stream, 0, &compute));
+    add_zeros(compute, memory, 10);
+    must(ops->stream_synchronize(0, stream));
+    assert_int_equal(launch_host((cudaStream_t)stuck, wait_for_gate, &g), cudaSuccess);
+    assert_int_equal(pthread_create(&opener, NULL, open_late, &g), 0);
+    add_zeros(compute, memory, 1000);
+    must(ops->stream_synchronize(0, stream));
+    assert_false(atomic_load(&g.is_open));
+    compute->close(compute);
+    assert_false(atomic_load(&g.is_open));
+    atomic_store(&g.is_open, true);
+    pthread_join(opener, NULL);
+    must(ops->stream_destroy(0, stuck));
+    must(ops->stream_destroy(0, stream));
+    must(ops->free(0, memory));
+    dlclose(runtime);
+}
+
+/* A device without pools: none can be made, and tables work without. */
+static void without_pools(void)
+{
+    char reason[512];
+    ki_compute *compute = NULL;
+    void *pool = NULL, *stream, *memory;
+    assert_int_equal(ops->available(reason, sizeof reason), KITH_OK);
+    assert_int_equal(ops->pool_create(0, 0, 0, &pool), KITH_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cuda_sentence(), "has no memory pools"));
+    assert_null(pool);
+    must(ops->stream_create(0, &stream));
+    must(ops->alloc(0, 4096, &memory));
+    must(ops->fill(0, stream, memory, 0, 4096));
+    must(ops->compute_open(0, stream, 0, &compute));
+    add_zeros(compute, memory, 10);
+    add_zeros(compute, memory, 1000);
+    compute->close(compute);
+    must(ops->free(0, memory));
+    must(ops->stream_destroy(0, stream));
+}
+
 /* A table without cuBLAS says which file. */
 static void without_cublas(void)
 {
@@ -213,6 +384,14 @@ int main(int argc, char **argv)
             other();
         else if (strcmp(argv[1], "cublas") == 0)
             without_cublas();
+        else if (strcmp(argv[1], "nopools") == 0)
+            without_pools();
+        else if (strcmp(argv[1], "search") == 0)
+            search();
+        else if (strcmp(argv[1], "vain") == 0)
+            search_in_vain();
+        else if (strcmp(argv[1], "context") == 0)
+            context();
         else
             real();
         return 0;
@@ -223,8 +402,12 @@ int main(int argc, char **argv)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(describes), cmocka_unit_test(describes_as_much_as_asked), cmocka_unit_test(memory),
-        cmocka_unit_test(events),    cmocka_unit_test(leaves_the_device),
+        cmocka_unit_test(describes),
+        cmocka_unit_test(describes_as_much_as_asked),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(events),
+        cmocka_unit_test(leaves_the_device),
+        cmocka_unit_test(scratch_waits_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
  */
 #include "cuda_help.h"
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void check_normal(const cuda_case *c)
 {
@@ -99,6 +101,64 @@ static void check_products(const cuda_case *c)
     check_product(c, KI_AS_IS, KI_AS_IS, 0, false, -2);
 }
 
+/* -2 to 2, so that sums of products are exact in all types. */
+static twin small_integers(const cuda_case *c, int64_t rows, int64_t cols)
+{
+    twin t = twin_zeros(c, c->dtype, rows, cols);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t col = 0; col < cols; col++)
+            twin_set(t, row, col, (double)((row * 7 + col * 3 + rows) % 5 - 2));
+    return t;
+}
+
+static void check_biased(const cuda_case *c)
+{
+    for (int of = 0; of < 4; of++) {
+        const ki_transpose of_a = of & 1 ? KI_TRANSPOSED : KI_AS_IS, of_b = of & 2 ? KI_TRANSPOSED : KI_AS_IS;
+        const int64_t k = 21;
+        twin a = of & 1 ? small_integers(c, k, c->rows) : small_integers(c, c->rows, k);
+        twin b = of & 2 ? small_integers(c, c->cols, k) : small_integers(c, k, c->cols);
+        twin bias = small_integers(c, 1, c->cols), y = twin_random(c, c->dtype, c->rows, c->cols, 1);
+        for (int again = 0; again < 2; again++) { /* the second time the algorithm is known */
+            cuda_both(c, "gemm", HOST(c, gemm, of_a, of_b, 1, a.host, b.host, 0, y.host),
+                      GPU(c, gemm_bias, of_a, of_b, a.device, b.device, bias.device, y.device));
+            cuda_both(c, "gemm_bias", HOST(c, bias_add, bias.host, y.host), KITH_OK);
+            cuda_compare(c, "gemm_bias", y, CUDA_SAME, 0);
+        }
+    }
+}
+
+/* (1 + 2^-7) (1 + 3 * 2^-7) - 1 is 2^-5 + 3 * 2^-14: bf16 has 2^-5 where the product is rounded first. So it is where
+ * cublasLt has no algorithm (KITH_SIMGPU_FAULT), which is asked once. */
+static void check_rounded_once(const cuda_case *c)
+{
+    if (c->dtype != KITH_BF16)
+        return;
+    const char *fault = getenv("KITH_SIMGPU_FAULT");
+    const uint16_t wanted = fault != NULL && strcmp(fault, "heuristic:1") == 0 ? 0x3d00 : 0x3d01;
+    twin a = twin_zeros(c, c->dtype, 1, 1), b = twin_zeros(c, c->dtype, 1, 1), y = twin_zeros(c, c->dtype, 1, 1);
+    twin bias = twin_zeros(c, c->dtype, 1, 1);
+    twin_set(a, 0, 0, 1 + 0x1p-7);
+    twin_set(b, 0, 0, 1 + 3 * 0x1p-7);
+    twin_set(bias, 0, 0, -1);
+    memcpy(y.host.data, &wanted, sizeof wanted);
+    for (int again = 0; again < 2; again++) {
+        cuda_both(c, "gemm_bias", KITH_OK,
+                  GPU(c, gemm_bias, KI_AS_IS, KI_TRANSPOSED, a.device, b.device, bias.device, y.device));
+        cuda_compare(c, "gemm_bias", y, CUDA_SAME, 0);
+    }
+}
+
+static void biased(void **state)
+{
+    (void)state;
+    cuda_shape(1, 1, 0, check_rounded_once);
+    cuda_shape(0, 5, 0, check_biased);
+    cuda_shape(1, 1, 0, check_biased);
+    cuda_shape(9, 13, 3, check_biased);
+    cuda_shape(40, 24, 8, check_biased);
+}
+
 static void products(void **state)
 {
     (void)state;
@@ -127,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters),
         cmocka_unit_test(products),
+        cmocka_unit_test(biased),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, cuda_setup, cuda_teardown);

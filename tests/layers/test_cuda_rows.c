@@ -172,6 +172,24 @@ static void check_picks(const cuda_case *c)
     }
 }
 
+/* Enough rows that they are sorted in several blocks: few destinations, many, one for all, and none. */
+static void check_many_rows(const cuda_case *c)
+{
+    static const int32_t destinations[] = { 3, 401, 1 };
+    for (size_t i = 0; i < sizeof destinations / sizeof destinations[0]; i++) {
+        const int64_t words = destinations[i];
+        twin dy = twin_random(c, c->dtype, c->rows, c->cols, 1), grad = twin_random(c, c->wide, words, c->cols, 1);
+        twin_ids ids = ids_random(c->rows, 0, words + 3);
+        cuda_both(c, "scatter_rows", HOST(c, scatter_rows, ids.host, 2, dy.host, grad.host),
+                  GPU(c, scatter_rows, ids.device, 2, dy.device, grad.device));
+        cuda_compare(c, "scatter_rows", grad, CUDA_SAME, 0);
+        twin_ids rows = ids_random(c->rows, words == 1 ? -1 : 0, words == 1 ? 0 : words);
+        cuda_both(c, "add_rows", HOST(c, add_rows, rows.host, twin_none().host, dy.host, grad.host),
+                  GPU(c, add_rows, rows.device, twin_none().device, dy.device, grad.device));
+        cuda_compare(c, "add_rows", grad, CUDA_SAME, 0);
+    }
+}
+
 static void check_dots(const cuda_case *c)
 {
     twin a = twin_random(c, c->dtype, c->rows, c->cols, 1), b = twin_random(c, c->dtype, c->rows, c->cols, 1);
@@ -201,6 +219,9 @@ static void rows(void **state)
     (void)state;
     cuda_everywhere(check_embedding);
     cuda_everywhere(check_picks);
+    cuda_shape(257, 8, 0, check_many_rows);
+    cuda_shape(1500, 3, 1, check_many_rows);
+    cuda_shape(1025, 16, 16, check_many_rows);
     cuda_everywhere(check_dots);
     cuda_everywhere(check_top_k);
 }

@@ -193,12 +193,38 @@ static void constants_are_replaced(void **state)
     unlink(path);
 }
 
+/* What kith bench --model-fit writes beside the rows changes nothing; another form of it is refused. */
+static void calibrations_are_passed_over(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/kith-calibration-XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    fputs("{\"calibration\": {\"format\": \"kith-calibration-1\", \"fits\": [{\"op\": \"all_reduce\"}]},\n"
+          " \"nvlink3-bridge\": {\"effective_gbps\": 13.5}}",
+          file);
+    fclose(file);
+    kith_topology_options options = KITH_TOPOLOGY_OPTIONS_INIT;
+    options.constants_path = path;
+    kith_topology *t = NULL;
+    assert_int_equal(kith_topology_parse("m", MACHINE_BRIDGES, strlen(MACHINE_BRIDGES), &options, &t), KITH_OK);
+    assert_float_equal(kith_topology_link(t, 0, 3).gbps, 54, 1e-9);
+    kith_topology_destroy(t);
+    file = fopen(path, "w");
+    fputs("{\"calibration\": {\"format\": \"kith-calibration-9\"}}", file);
+    fclose(file);
+    assert_int_equal(kith_topology_parse("m", MACHINE_BRIDGES, strlen(MACHINE_BRIDGES), &options, &t),
+                     KITH_ERR_INVALID_ARG);
+    assert_non_null(strstr(kith_error_detail(), "kith-calibration-1"));
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_it_prints),       cmocka_unit_test(derives_what_is_left_out),
         cmocka_unit_test(override_changes_a_machine), cmocka_unit_test(bad_input_is_refused),
         cmocka_unit_test(damage_is_survived),         cmocka_unit_test(constants_are_replaced),
+        cmocka_unit_test(calibrations_are_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static kith_status start(test_world *w, int r, const char *algo)
     for (size_t i = 0; i < w->count; i++)
         w->data[r][i] = 1;
     w->is_done[r] = false;
-    ki_transport transport = { &fake_backend, fake_rank(w->fake, r), 9 };
+    ki_transport transport = { .backend = &fake_backend, .group = fake_rank(w->fake, r), .tag = 9 };
     return ki_executor_start(&w->executor[r], ki_algo_find(KITH_ALL_REDUCE, algo), &w->args[r], &transport);
 }
 
@@ -210,7 +210,7 @@ static void test_missing_receivers(void **state)
         w.coll[r].kind = KITH_BROADCAST;
         w.args[r].reducer = NULL;
     }
-    ki_transport transport = { &fake_backend, fake_rank(w.fake, 0), 9 };
+    ki_transport transport = { .backend = &fake_backend, .group = fake_rank(w.fake, 0), .tag = 9 };
     assert_int_equal(ki_executor_start(&w.executor[0], ki_algo_find(KITH_BROADCAST, "linear"), &w.args[0], &transport),
                      KITH_OK);
     assert_int_equal(settle(&w, 1, &failed), KITH_OK);

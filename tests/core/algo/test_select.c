@@ -269,6 +269,26 @@ static void test_file(void **state)
     unlink(path);
 }
 
+/* What kith tune writes: rules for one number of ranks, and others behind them. */
+static void test_file_with_least_ranks(void **state)
+{
+    (void)state;
+    ki_select *select =
+        make(NULL,
+             write_file("{ \"version\": 1, \"rules\": [\n"
+                        "  { \"collective\": \"all_reduce\", \"min_ranks\": 4, \"max_ranks\": 4, \"max_nbytes\": 1024, "
+                        "\"algorithm\": \"all_gather_reduce\" },\n"
+                        "  { \"collective\": \"all_reduce\", \"min_ranks\": 4, \"algorithm\": \"linear\" },\n"
+                        "  { \"collective\": \"all_reduce\", \"algorithm\": \"reduce_broadcast\" } ] }"),
+             true);
+    assert_string_equal(find(select, KITH_ALL_REDUCE, 4, 256, NULL), "all_gather_reduce");
+    assert_string_equal(find(select, KITH_ALL_REDUCE, 3, 256, NULL), "reduce_broadcast");
+    assert_string_equal(find(select, KITH_ALL_REDUCE, 4, 257, NULL), "linear");
+    assert_string_equal(find(select, KITH_ALL_REDUCE, 5, 256, NULL), "linear");
+    ki_select_destroy(select);
+    unlink(path);
+}
+
 static void test_file_refused(void **state)
 {
     (void)state;
@@ -326,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_integers_may_take_any_order),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_file),
+        cmocka_unit_test(test_file_with_least_ranks),
         cmocka_unit_test(test_file_refused),
     };
     return cmocka_run_group_tests_name("select", tests, NULL, NULL);

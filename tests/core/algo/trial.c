@@ -597,7 +597,9 @@ void trial_run(const trial_case *trial)
         uint64_t random = trial->seed * 31 + 1;
         fake_world *world = fake_create(trial->size, trial->mode, trial->seed);
         for (int r = 0; r < trial->size; r++) {
-            ki_transport transport = { &fake_backend, fake_rank(world, r), UINT64_C(0x7000000000000000) + trial->seed };
+            ki_transport transport = { .backend = &fake_backend,
+                                       .group = fake_rank(world, r),
+                                       .tag = UINT64_C(0x7000000000000000) + trial->seed };
             assert_int_equal(ki_executor_start(&ranks[r].executor, trial->algo, &ranks[r].args, &transport), KITH_OK);
             if (ki_plan_check(&ranks[r].executor.plan, &ranks[r].args) != KITH_OK)
                 fail_msg("%s: %s", trial_text(trial), kith_error_detail());

@@ -243,11 +243,12 @@ static void abort_body(rank_run *run)
                KITH_OK);
     if (run->rank == 1) {
         for (uint64_t i = 0; i < 100; i++)
-            ki_store_announce(run->store, KI_EVENT_ABORT, 7000 + i);
+            ki_store_announce(run->store, i % 2 == 0 ? KI_EVENT_ABORT : KI_EVENT_FAILURE, 7000 + i);
     } else {
         for (uint64_t i = 0; i < 100; i++) {
             RANK_CHECK(wait_event(run->store, &event, 20000));
-            RANK_CHECK(event.kind == KI_EVENT_ABORT && event.rank == 1 && event.value == 7000 + i);
+            RANK_CHECK(event.kind == (i % 2 == 0 ? KI_EVENT_ABORT : KI_EVENT_FAILURE));
+            RANK_CHECK(event.rank == 1 && event.value == 7000 + i);
         }
     }
     RANK_CHECK(ki_store_gather(run->store, "end", run->rank, 3, NULL, &number, sizeof number, all, 0, NULL) == KITH_OK);

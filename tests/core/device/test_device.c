@@ -157,6 +157,91 @@ static void test_streams(void **state)
     OK(kith_device_close(device));
 }
 
+/* A pool gives and takes memory in the order of a stream; what is not ordered so is found by the simulator. */
+static void test_pools(void **state)
+{
+    kith_device *device = NULL;
+    kith_pool *pool = NULL, *limited = NULL;
+    kith_stream *a = NULL, *b = NULL;
+    kith_event *event = NULL;
+    void *first = NULL, *second = NULL, *none = NULL;
+    unsigned char back[1000];
+    (void)state;
+    OK(kith_device_open(1, &device));
+    OK(kith_stream_create(device, &a));
+    OK(kith_stream_create(device, &b));
+    OK(kith_event_create(device, &event));
+    kith_pool_options options = KITH_POOL_OPTIONS_INIT;
+    options.keep_nbytes = 500;
+    OK(kith_pool_create(device, &options, &pool));
+    OK(kith_pool_alloc(pool, a, sizeof back, &first));
+    assert_int_equal((uintptr_t)first % 256, 0);
+    kith_memory kind;
+    int ordinal;
+    OK(kith_memory_kind(first, &kind, &ordinal));
+    assert_true(kind == KITH_MEMORY_DEVICE && ordinal == 1);
+    OK(kith_stream_fill(a, first, 0x17, sizeof back));
+    OK(kith_event_record(event, a));
+    OK(kith_stream_wait_event(b, event));
+    OK(kith_stream_copy(b, back, first, sizeof back));
+    OK(kith_pool_alloc(pool, b, 200, &second));
+    OK(kith_stream_copy(b, second, first, 200));
+    kith_pool_info info = KITH_POOL_INFO_INIT;
+    OK(kith_pool_describe(pool, &info));
+    assert_int_equal(info.used_nbytes, 1200);
+    assert_true(info.held_nbytes >= 1200);
+    REFUSED(kith_pool_destroy(pool), KITH_ERR_BUSY, "2 allocations");
+    OK(kith_pool_free(pool, b, first));
+    OK(kith_pool_free(pool, b, second));
+    OK(kith_pool_free(pool, b, NULL));
+    OK(kith_stream_synchronize(b));
+    for (size_t i = 0; i < sizeof back; i++)
+        assert_int_equal(back[i], 0x17);
+    OK(kith_pool_describe(pool, &info));
+    assert_true(info.used_nbytes == 0 && info.most_used_nbytes == 1200 && info.held_nbytes == 500);
+    OK(kith_pool_trim(pool, 100));
+    OK(kith_pool_describe(pool, &info));
+    assert_int_equal(info.held_nbytes, 100);
+    kith_pool_info shorter = { .struct_size = offsetof(kith_pool_info, most_used_nbytes), .held_nbytes = 77 };
+    OK(kith_pool_describe(pool, &shorter));
+    assert_int_equal(shorter.held_nbytes, 77);
+    /* a limit; what is beyond it, and beyond the device, is an error with a sentence */
+    options.most_nbytes = 1000;
+    OK(kith_pool_create(device, &options, &limited));
+    REFUSED(kith_pool_alloc(limited, a, 1001, &none), KITH_ERR_NO_MEMORY,
+            "no 1001 bytes: the pool takes 1000 from device 1 at most (most_nbytes), and 0 are in use");
+    OK(kith_pool_alloc(limited, a, 1000, &first));
+    REFUSED(kith_pool_alloc(limited, a, 1, &none), KITH_ERR_NO_MEMORY, "1000 are in use");
+    /* memory goes back the way it came */
+    OK(kith_device_alloc(device, 8, &second));
+    REFUSED(kith_pool_free(limited, a, second), KITH_ERR_INVALID_ARG,
+            "the memory is of kith_device_alloc() on device 1, and not of this handle's kith_pool_alloc()");
+    REFUSED(kith_device_free(device, first), KITH_ERR_INVALID_ARG, "of kith_pool_alloc()");
+    REFUSED(kith_pool_free(limited, a, (char *)first + 256), KITH_ERR_INVALID_ARG, "not the begin of memory");
+    OK(kith_device_free(device, second));
+    OK(kith_pool_free(limited, a, first));
+    OK(kith_stream_synchronize(a));
+    REFUSED(kith_pool_alloc(pool, a, (size_t)1 << 40, &none), KITH_ERR_NO_MEMORY, "are free");
+    REFUSED(kith_pool_alloc(pool, a, 0, &none), KITH_ERR_INVALID_ARG, "0 bytes");
+    REFUSED(kith_pool_alloc(pool, NULL, 8, &none), KITH_ERR_INVALID_ARG, "the stream is NULL");
+    REFUSED(kith_pool_free(pool, a, back), KITH_ERR_INVALID_ARG, "nothing is allocated");
+    REFUSED(kith_pool_create(device, NULL, NULL), KITH_ERR_INVALID_ARG, "NULL");
+    REFUSED(kith_pool_describe(pool, NULL), KITH_ERR_INVALID_ARG, "KITH_POOL_INFO_INIT");
+    options.struct_size = 4;
+    REFUSED(kith_pool_create(device, &options, &limited), KITH_ERR_INVALID_ARG, "KITH_POOL_OPTIONS_INIT");
+    assert_null(none);
+    REFUSED(kith_device_close(device), KITH_ERR_BUSY, "1 events, 2 pools");
+    OK(kith_pool_destroy(pool));
+    OK(kith_pool_destroy(limited));
+    OK(kith_pool_destroy(NULL));
+    REFUSED(kith_pool_destroy(pool), KITH_ERR_INVALID_ARG, "destroyed");
+    REFUSED(kith_pool_trim(pool, 0), KITH_ERR_INVALID_ARG, "kith_pool_trim");
+    OK(kith_event_destroy(event));
+    OK(kith_stream_destroy(a));
+    OK(kith_stream_destroy(b));
+    OK(kith_device_close(device));
+}
+
 /* Events order streams of other devices too, but are recorded on their own. */
 static void test_two_devices(void **state)
 {
@@ -170,6 +255,21 @@ static void test_two_devices(void **state)
     OK(kith_stream_create(second, &b));
     OK(kith_event_create(first, &event));
     REFUSED(kith_event_record(event, b), KITH_ERR_INVALID_ARG, "the event is of device 0, the stream of device 1");
+    kith_pool *pool = NULL;
+    void *none = NULL;
+    OK(kith_pool_create(first, NULL, &pool));
+    REFUSED(kith_pool_alloc(pool, b, 8, &none), KITH_ERR_INVALID_ARG,
+            "the pool is of device 0, the stream of device 1");
+    OK(kith_pool_destroy(pool));
+    void *of_first = NULL, *of_second = NULL, *pinned = NULL;
+    OK(kith_device_alloc(first, 8, &of_first));
+    OK(kith_device_alloc(second, 8, &of_second));
+    OK(kith_device_alloc_pinned(first, 8, &pinned));
+    REFUSED(kith_device_free(first, of_second), KITH_ERR_INVALID_ARG, "of kith_device_alloc() on device 1");
+    REFUSED(kith_device_free(first, pinned), KITH_ERR_INVALID_ARG, "of kith_device_alloc_pinned() on device 0");
+    OK(kith_device_free_pinned(first, pinned));
+    OK(kith_device_free(second, of_second));
+    OK(kith_device_free(first, of_first));
     OK(kith_event_record(event, a));
     OK(kith_stream_wait_event(b, event));
     OK(kith_stream_synchronize(b));
@@ -215,7 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_devices),     cmocka_unit_test(test_memory),  cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_two_devices), cmocka_unit_test(test_context),
+        cmocka_unit_test(test_two_devices), cmocka_unit_test(test_context), cmocka_unit_test(test_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

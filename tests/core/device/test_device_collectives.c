@@ -8,13 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "core/device/gpu.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "core/device/ways.h"
 
 enum { MOST = 5000, FEW = 333, RANKS = 4 }; /* 20000 bytes: five pieces */
 
@@ -209,9 +203,7 @@ static void body(rank_info *info)
 {
     static const size_t sizes[] = { FEW, MOST, 1, 0 };
     work w = { .group = info->world, .rank = info->rank, .size = info->size };
-    gpu_open(info, &w.gpu);
-    REQUIRE_TEXT(kith_group_device_backend(w.group), info->argument);
-    w.is_nccl = strcmp(info->argument, "nccl") == 0;
+    w.is_nccl = way_begin(info, &w.gpu);
     w.room = (size_t)(MOST + 8) * (size_t)info->size * sizeof(float);
     unsigned char **hosts[] = { &w.host_send, &w.host_recv, &w.wanted, &w.got };
     for (size_t i = 0; i < 4; i++)
@@ -229,68 +221,20 @@ static void body(rank_info *info)
         try_all(&w, KITH_REDUCE_SCATTER, FEW, KITH_INT32, KITH_MAX);
         try_all(&w, KITH_ALL_REDUCE, MOST, KITH_INT8, KITH_BXOR);
     }
-    REQUIRE_OK(kith_group_set_stream(w.group, NULL));
-    REQUIRE_OK(kith_group_synchronize(w.group));
-    REQUIRE_OK(kith_device_free(w.gpu.device, w.send));
-    REQUIRE_OK(kith_device_free(w.gpu.device, w.recv));
-    gpu_close(&w.gpu);
+    way_end(&w.gpu, w.group, w.send, w.recv);
     for (size_t i = 0; i < 4; i++)
         free(*hosts[i]);
 }
 
-static void run(launch_mode mode, int size, const char *backend, const char *way)
+int main(int argc, char **argv)
 {
-    const run_options options = gpu_options(mode, size, backend);
-    assert_int_equal(run_ranks(&options, body, way), 0);
-}
-
-static void test_one_rank(void **state)
-{
-    (void)state;
-    run(LAUNCH_FORK, 1, "shm", "staged");
-}
-
-static void test_two_processes(void **state)
-{
-    (void)state;
-    run(LAUNCH_FORK, 2, "shm", "staged");
-}
-
-static void test_four_processes(void **state)
-{
-    (void)state;
-    run(LAUNCH_FORK, 4, "shm", "staged");
-}
-
-static void test_three_threads(void **state)
-{
-    (void)state;
-    run(LAUNCH_THREADS, 3, "shm", "staged");
-}
-
-/* Nobody asks for NCCL by name: it is there, and each rank has a device. */
-static void test_nccl_processes(void **state)
-{
-    (void)state;
-    run(LAUNCH_FORK, 4, NULL, "nccl");
-}
-
-static void test_nccl_threads(void **state)
-{
-    (void)state;
-    run(LAUNCH_THREADS, 2, "nccl", "nccl");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_rank),
-        cmocka_unit_test(test_two_processes),
-        cmocka_unit_test(test_four_processes),
-        cmocka_unit_test(test_nccl_processes),
-        /* CUDA does not work in a child of a process that has used it: these come last */
-        cmocka_unit_test(test_three_threads),
-        cmocka_unit_test(test_nccl_threads),
+    static way ways[] = {
+        { "one_rank", LAUNCH_FORK, 1, "shm", "staged", NULL },
+        { "two_processes", LAUNCH_FORK, 2, "shm", "staged", NULL },
+        { "four_processes", LAUNCH_FORK, 4, "shm", "staged", NULL },
+        { "nccl_processes", LAUNCH_FORK, 4, NULL, "nccl", NULL }, /* it is there, and each rank has a device */
+        { "three_threads", LAUNCH_THREADS, 3, "shm", "staged", NULL },
+        { "nccl_threads", LAUNCH_THREADS, 2, "nccl", "nccl", NULL },
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_ways(argc, argv, ways, sizeof ways / sizeof ways[0], body);
 }

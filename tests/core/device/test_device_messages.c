@@ -2,13 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "core/device/gpu.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "core/device/ways.h"
 
 enum { COUNT = 3001, RANKS = 4 };
 
@@ -146,6 +140,25 @@ static void test_sizes(work *w)
     REQUIRE_OK(kith_sendrecv(w->group, w->a, 0, w->next, 1, w->b, 0, w->before, 1, KITH_F32));
 }
 
+/* Device memory on one side of a message alone, shorter and longer than what is sent at once; and to oneself. */
+static void test_mixed(work *w, int count)
+{
+    static float got[RANKS][COUNT];
+    size_t nbytes = (size_t)count * sizeof(float);
+    const size_t elements = (size_t)count;
+    load(w, 5);
+    REQUIRE_OK(kith_sendrecv(w->group, w->a, elements, w->next, 2, got[w->rank], elements, w->before, 2, KITH_F32));
+    fill(w, w->before, 5);
+    REQUIRE(memcmp(got[w->rank], w->host, nbytes) == 0);
+    fill(w, w->rank, 6);
+    memcpy(got[w->rank], w->host, nbytes);
+    REQUIRE_OK(kith_sendrecv(w->group, got[w->rank], elements, w->next, 2, w->b, elements, w->before, 2, KITH_F32));
+    check(w, w->before, 6, elements);
+    load(w, 7);
+    REQUIRE_OK(kith_sendrecv(w->group, w->a, elements, w->rank, 3, w->b, elements, w->rank, 3, KITH_F32));
+    check(w, w->rank, 7, elements);
+}
+
 static void body(rank_info *info)
 {
     work *w = (work *)calloc(1, sizeof *w);
@@ -153,9 +166,7 @@ static void body(rank_info *info)
     *w = (work){ .group = info->world, .rank = info->rank, .size = info->size };
     w->next = (w->rank + 1) % w->size;
     w->before = (w->rank + w->size - 1) % w->size;
-    gpu_open(info, &w->gpu);
-    REQUIRE_TEXT(kith_group_device_backend(w->group), info->argument);
-    w->is_nccl = strcmp(info->argument, "nccl") == 0;
+    w->is_nccl = way_begin(info, &w->gpu);
     w->a = (float *)gpu_alloc(&w->gpu, sizeof w->host);
     w->b = (float *)gpu_alloc(&w->gpu, sizeof w->host);
     for (int pass = 0; pass < 2; pass++) {
@@ -169,56 +180,21 @@ static void body(rank_info *info)
     if (!w->is_nccl) { /* NCCL has no sizes of messages, and takes no turns with the host */
         test_order(w);
         test_sizes(w);
+        test_mixed(w, 17);
+        test_mixed(w, COUNT);
     }
-    REQUIRE_OK(kith_group_synchronize(w->group));
-    REQUIRE_OK(kith_device_free(w->gpu.device, w->a));
-    REQUIRE_OK(kith_device_free(w->gpu.device, w->b));
-    gpu_close(&w->gpu);
+    way_end(&w->gpu, w->group, w->a, w->b);
     free(w);
 }
 
-static void run(launch_mode mode, int size, const char *backend, const char *way)
+int main(int argc, char **argv)
 {
-    const run_options options = gpu_options(mode, size, backend);
-    assert_int_equal(run_ranks(&options, body, way), 0);
-}
-
-static void test_one_rank(void **state)
-{
-    (void)state;
-    run(LAUNCH_FORK, 1, "shm", "staged");
-}
-
-static void test_two_processes(void **state)
-{
-    (void)state;
-    run(LAUNCH_FORK, 2, "shm", "staged");
-}
-
-static void test_nccl_processes(void **state)
-{
-    (void)state;
-    run(LAUNCH_FORK, 2, NULL, "nccl");
-}
-
-static void test_four_threads(void **state)
-{
-    (void)state;
-    run(LAUNCH_THREADS, 4, "shm", "staged");
-}
-
-static void test_nccl_threads(void **state)
-{
-    (void)state;
-    run(LAUNCH_THREADS, 4, "nccl", "nccl");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_rank),       cmocka_unit_test(test_two_processes),
-        cmocka_unit_test(test_nccl_processes), /* threads come last: they use CUDA in this process */
-        cmocka_unit_test(test_four_threads),   cmocka_unit_test(test_nccl_threads),
+    static way ways[] = {
+        { "one_rank", LAUNCH_FORK, 1, "shm", "staged", NULL },
+        { "two_processes", LAUNCH_FORK, 2, "shm", "staged", NULL },
+        { "nccl_processes", LAUNCH_FORK, 2, NULL, "nccl", NULL },
+        { "four_threads", LAUNCH_THREADS, 4, "shm", "staged", NULL },
+        { "nccl_threads", LAUNCH_THREADS, 4, "nccl", "nccl", NULL },
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_ways(argc, argv, ways, sizeof ways / sizeof ways[0], body);
 }
