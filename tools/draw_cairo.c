@@ -41,7 +41,7 @@ static void stroke(cairo_t *cairo, const ki_shape *shape, const ki_style_look *l
     cairo_stroke(cairo);
 }
 
-static void paint_text(cairo_t *cairo, const ki_shape *shape, const ki_style_look *look)
+static void paint_text(cairo_t *cairo, const ki_shape *shape, const ki_style_look *look, unsigned colour)
 {
     cairo_text_extents_t extents;
     cairo_select_font_face(cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
@@ -61,26 +61,36 @@ static void paint_text(cairo_t *cairo, const ki_shape *shape, const ki_style_loo
         cairo_stroke(cairo);
         cairo_move_to(cairo, shape->x - shape->align * extents.x_advance, shape->y);
     }
-    set_colour(cairo, look->fill);
+    set_colour(cairo, colour);
     cairo_show_text(cairo, shape->text);
+}
+
+static void poly_path(cairo_t *cairo, const ki_shape *shape)
+{
+    for (int i = 0; i < shape->point_count; i++)
+        cairo_line_to(cairo, shape->points[2 * i], shape->points[2 * i + 1]);
+    if (shape->is_closed)
+        cairo_close_path(cairo);
 }
 
 static void paint_shape(cairo_t *cairo, const ki_shape *shape)
 {
     const ki_style_look *look = ki_style_look_of(shape->style);
-    unsigned fill = look->fill, line = look->stroke;
-    if (shape->group >= 0)
-        ki_group_colours(shape->group, false, &fill, &line);
+    unsigned fill, line;
+    ki_style_colours(shape->style, shape->group, false, &fill, &line);
     if (shape->sort == KI_SHAPE_TEXT) {
-        paint_text(cairo, shape, look);
+        paint_text(cairo, shape, look, fill);
         return;
     }
     cairo_new_path(cairo);
-    if (shape->sort == KI_SHAPE_BOX) {
+    if (shape->sort == KI_SHAPE_BOX)
         box_path(cairo, shape, look->radius);
+    else if (shape->sort == KI_SHAPE_POLY)
+        poly_path(cairo, shape);
+    if (shape->sort == KI_SHAPE_BOX || shape->is_closed) {
         set_colour(cairo, fill);
         cairo_fill_preserve(cairo);
-    } else {
+    } else if (shape->sort != KI_SHAPE_POLY) {
         cairo_move_to(cairo, shape->x, shape->y);
         if (shape->sort == KI_SHAPE_LINE)
             cairo_line_to(cairo, shape->x + shape->w, shape->y + shape->h);

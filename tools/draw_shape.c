@@ -30,6 +30,23 @@ ki_shape *ki_draw(ki_drawing *drawing, ki_shape_sort sort, ki_style style, doubl
     return shape;
 }
 
+ki_shape *ki_draw_poly(ki_drawing *drawing, ki_style style, const double *points, int point_count, bool is_closed)
+{
+    ki_shape *shape = ki_draw(drawing, KI_SHAPE_POLY, style, points[0], points[1], 0, 0);
+    size_t nbytes = 2 * (size_t)point_count * sizeof(*points);
+    double *copy = shape == &dummy ? NULL : malloc(nbytes);
+    if (copy == NULL) {
+        drawing->is_failed = true;
+        drawing->count -= shape != &dummy;
+        return &dummy;
+    }
+    memcpy(copy, points, nbytes);
+    shape->points = copy;
+    shape->point_count = point_count;
+    shape->is_closed = is_closed;
+    return shape;
+}
+
 static char *keep(ki_drawing *drawing, char *text)
 {
     ki_text_clean(text);
@@ -96,6 +113,7 @@ void ki_drawing_destroy(ki_drawing *drawing)
     for (size_t i = 0; i < drawing->count; i++) {
         free(drawing->shapes[i].text);
         free(drawing->shapes[i].tip);
+        free(drawing->shapes[i].points);
     }
     free(drawing->shapes);
     free(drawing->title);

@@ -30,12 +30,20 @@ static const ki_style_look looks[KI_STYLE_COUNT] = {
     [KI_STYLE_W] = { "w", 0xb8651b, 0xffffff, 0xc9752a, 0x14181d, 0.6, 0, 0, 0, false, false },
     [KI_STYLE_W_ALT] = { "w-alt", 0xf4cfa3, 0xffffff, 0xefc594, 0x14181d, 0.6, 0, 0, 0, false, false },
     [KI_STYLE_RECOMPUTE] = { "recompute", 0x7b5fc0, 0xffffff, 0x8b70cf, 0x14181d, 0.6, 0, 0, 0, false, false },
+    [KI_STYLE_BAR] = { "bar", 0xe9edf1, 0x7d8a97, 0x2c343d, 0x7d8a97, 1, 0, 2, 0, false, false },
+    [KI_STYLE_MARK] = { "mark", 0xe9edf1, 0x7d8a97, 0x2c343d, 0x7d8a97, 1.2, 0, 10, 0, false, false },
+    [KI_STYLE_HEAT] = { "heat", 0xe2eef8, 0xffffff, 0x1b2f42, 0x14181d, 0.6, 0, 0, 0, false, false },
     [KI_STYLE_NVLINK] = { "nvlink", 0, 0x76a340, 0, 0x7fae48, 1.4, 0, 0, 0, false, true },
     [KI_STYLE_STUB] = { "stub", 0, 0x76a340, 0, 0x7fae48, 2.4, 0, 0, 0, false, true },
     [KI_STYLE_WORST] = { "worst", 0, 0xd0202e, 0, 0xff6b6b, 3.2, 0, 0, 0, false, true },
     [KI_STYLE_WORST_PCI] = { "worst-pci", 0, 0xd0202e, 0, 0xff6b6b, 3.2, 7, 0, 0, false, true },
     [KI_STYLE_SOCKET] = { "socket", 0, 0x8797a8, 0, 0x6c7b8b, 3, 0, 0, 0, false, true },
     [KI_STYLE_AXIS] = { "axis", 0, 0x9aa6b2, 0, 0x5f6b77, 0.7, 0, 0, 0, false, true },
+    [KI_STYLE_GRID] = { "grid", 0, 0xe3e8ed, 0, 0x2c343d, 0.7, 0, 0, 0, false, true },
+    [KI_STYLE_CURVE] = { "curve", 0, 0x7d8a97, 0, 0x7d8a97, 1.7, 0, 0, 0, false, true },
+    [KI_STYLE_CURVE_DASHED] = { "curve-dashed", 0, 0x7d8a97, 0, 0x7d8a97, 1.7, 6, 0, 0, false, true },
+    [KI_STYLE_CURVE_DOTTED] = { "curve-dotted", 0, 0x7d8a97, 0, 0x7d8a97, 1.7, 2.5, 0, 0, false, true },
+    [KI_STYLE_WHISKER] = { "whisker", 0, 0x7d8a97, 0, 0x7d8a97, 1, 0, 0, 0, false, true },
     [KI_STYLE_TITLE] = { "title", 0x18222c, 0, 0xf2f5f8, 0, 0, 0, 0, 20, true, false },
     [KI_STYLE_HEADING] = { "heading", 0x18222c, 0, 0xf2f5f8, 0, 0, 0, 0, 13, true, false },
     [KI_STYLE_TEXT] = { "text", 0x33404d, 0, 0xc9d2db, 0, 0, 0, 0, 11, false, false },
@@ -46,6 +54,7 @@ static const ki_style_look looks[KI_STYLE_COUNT] = {
     [KI_STYLE_WORST_LABEL] = { "worst-label", 0xb01825, 0, 0xff8f8f, 0, 0, 0, 0, 11, true, false },
     [KI_STYLE_ON_DARK] = { "on-dark", 0xffffff, 0, 0xffffff, 0, 0, 0, 0, 9.5, true, false },
     [KI_STYLE_ON_LIGHT] = { "on-light", 0x18222c, 0, 0x101418, 0, 0, 0, 0, 9.5, false, false },
+    [KI_STYLE_HEAT_TEXT] = { "heat-text", 0x18222c, 0, 0xf2f5f8, 0, 0, 0, 0, 9.5, false, false },
 };
 
 /* fill, stroke, dark fill, dark stroke */
@@ -62,23 +71,43 @@ static const unsigned groups[KI_GROUP_COLOURS][4] = {
     { 0xe3e6ea, 0x59656f, 0x2c333a, 0x9aa7b3 }, /* grey */
 };
 
+/* fill, text on it, dark fill, dark text: one hue, so that order is seen without colours, too */
+static const unsigned ramp[KI_RAMP_COLOURS][4] = {
+    { 0xe2eef8, 0x18222c, 0x1b2f42, 0xf2f5f8 }, { 0xc8dff1, 0x18222c, 0x1f4059, 0xf2f5f8 },
+    { 0xa3c9e6, 0x18222c, 0x235475, 0xf2f5f8 }, { 0x78b0d8, 0x18222c, 0x2a6b97, 0xf2f5f8 },
+    { 0x4f94c6, 0x101418, 0x3d8abb, 0x101418 }, { 0x2d77b2, 0xffffff, 0x63aadb, 0x101418 },
+    { 0x185a94, 0xffffff, 0x98cbf0, 0x101418 }, { 0x0a3c6b, 0xffffff, 0xd3ebfd, 0x101418 },
+};
+
 const ki_style_look *ki_style_look_of(ki_style style)
 {
     return &looks[style];
 }
 
-void ki_group_colours(int group, bool is_dark, unsigned *fill, unsigned *stroke)
+bool ki_style_has_ramp(ki_style style)
 {
-    const unsigned *colours = groups[group % KI_GROUP_COLOURS];
-    *fill = colours[is_dark ? 2 : 0];
-    *stroke = colours[is_dark ? 3 : 1];
+    return style == KI_STYLE_HEAT || style == KI_STYLE_HEAT_TEXT;
+}
+
+void ki_style_colours(ki_style style, int group, bool is_dark, unsigned *fill, unsigned *stroke)
+{
+    const ki_style_look *look = &looks[style];
+    *fill = is_dark ? look->dark_fill : look->fill;
+    *stroke = is_dark ? look->dark_stroke : look->stroke;
+    if (group >= 0 && ki_style_has_ramp(style))
+        *fill = ramp[group % KI_RAMP_COLOURS][(is_dark ? 2 : 0) + (style == KI_STYLE_HEAT_TEXT)];
+    else if (group >= 0) {
+        *fill = groups[group % KI_GROUP_COLOURS][is_dark ? 2 : 0];
+        *stroke = groups[group % KI_GROUP_COLOURS][is_dark ? 3 : 1];
+    }
 }
 
 static void css_colours(FILE *out, const char *scope, bool is_dark)
 {
     for (int i = 0; i < KI_STYLE_COUNT; i++) {
         const ki_style_look *look = &looks[i];
-        unsigned fill = is_dark ? look->dark_fill : look->fill, stroke = is_dark ? look->dark_stroke : look->stroke;
+        unsigned fill, stroke;
+        ki_style_colours((ki_style)i, -1, is_dark, &fill, &stroke);
         if (look->font > 0)
             fprintf(out, "%s .%s{fill:#%06x}\n", scope, look->class_name, fill);
         else if (look->is_hollow)
@@ -90,8 +119,15 @@ static void css_colours(FILE *out, const char *scope, bool is_dark)
             is_dark ? looks[KI_STYLE_NODE].dark_fill : looks[KI_STYLE_NODE].fill);
     for (int i = 0; i < KI_GROUP_COLOURS; i++) {
         unsigned fill, stroke;
-        ki_group_colours(i, is_dark, &fill, &stroke);
-        fprintf(out, "%s .g%d{fill:#%06x;stroke:#%06x}\n%s .stub.g%d{fill:none}\n", scope, i, fill, stroke, scope, i);
+        ki_style_colours(KI_STYLE_GPU, i, is_dark, &fill, &stroke);
+        fprintf(out, "%s .g%d{fill:#%06x;stroke:#%06x}\n%s .c%d{stroke:#%06x}\n", scope, i, fill, stroke, scope, i,
+                stroke); /* c: of lines, which have nothing to fill */
+    }
+    for (int i = 0; i < KI_RAMP_COLOURS; i++) {
+        unsigned fill, text, unused;
+        ki_style_colours(KI_STYLE_HEAT, i, is_dark, &fill, &unused);
+        ki_style_colours(KI_STYLE_HEAT_TEXT, i, is_dark, &text, &unused);
+        fprintf(out, "%s .heat.r%d{fill:#%06x}\n%s .heat-text.r%d{fill:#%06x}\n", scope, i, fill, scope, i, text);
     }
 }
 

@@ -11,8 +11,10 @@
 static void write_class(FILE *out, const ki_shape *shape)
 {
     fprintf(out, " class=\"%s", ki_style_look_of(shape->style)->class_name);
-    if (shape->group >= 0)
-        fprintf(out, " g%d", shape->group % KI_GROUP_COLOURS);
+    if (shape->group >= 0 && ki_style_has_ramp(shape->style))
+        fprintf(out, " r%d", shape->group % KI_RAMP_COLOURS);
+    else if (shape->group >= 0)
+        fprintf(out, " %c%d", ki_style_look_of(shape->style)->is_hollow ? 'c' : 'g', shape->group % KI_GROUP_COLOURS);
     fputc('"', out);
     if (shape->line > 0)
         fprintf(out, " style=\"stroke-width:%.3g\"", shape->line);
@@ -34,6 +36,13 @@ static void write_text(FILE *out, const ki_shape *shape)
     fputs("</text>\n", out);
 }
 
+static void open_poly(FILE *out, const ki_shape *shape)
+{
+    for (int i = 0; i < shape->point_count; i++)
+        fprintf(out, "%s%.6g %.6g", i == 0 ? "<path d=\"M" : "L", shape->points[2 * i], shape->points[2 * i + 1]);
+    fputs(shape->is_closed ? "Z\"" : "\"", out);
+}
+
 static void open_shape(FILE *out, const ki_shape *shape)
 {
     switch (shape->sort) {
@@ -44,6 +53,9 @@ static void open_shape(FILE *out, const ki_shape *shape)
     case KI_SHAPE_LINE:
         fprintf(out, "<line x1=\"%.6g\" y1=\"%.6g\" x2=\"%.6g\" y2=\"%.6g\"", shape->x, shape->y, shape->x + shape->w,
                 shape->y + shape->h);
+        break;
+    case KI_SHAPE_POLY:
+        open_poly(out, shape);
         break;
     default:
         fprintf(out, "<path d=\"M%.6g %.6gC%.6g %.6g %.6g %.6g %.6g %.6g\"", shape->x, shape->y, shape->x,

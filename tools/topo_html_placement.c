@@ -5,7 +5,6 @@
  */
 #include "topo.h"
 #include "topo_draw.h"
-#include "topo_html.h"
 
 #include <string.h>
 

@@ -4,40 +4,10 @@
  */
 #include "topo.h"
 #include "topo_draw.h"
-#include "topo_html.h"
 
 #include <stdlib.h>
 
 #define MAX_GRID 64 /* GPUs in a grid of links */
-
-void ki_html_table(FILE *out, const char *label, const char *class_name, const char *const *heads, const char *numeric)
-{
-    fprintf(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table%s%s%s><thead><tr>",
-            label, class_name != NULL ? " class=\"" : "", class_name != NULL ? class_name : "",
-            class_name != NULL ? "\"" : "");
-    for (int i = 0; heads[i] != NULL; i++)
-        fprintf(out, "<th scope=\"col\"%s>%s</th>", numeric[i] == 'n' ? " class=\"n\"" : "", heads[i]);
-    fputs("</tr></thead><tbody>\n", out);
-}
-
-void ki_html_table_end(FILE *out)
-{
-    fputs("</tbody></table></div>\n", out);
-}
-
-void ki_html_cell(FILE *out, const char *text)
-{
-    fputs("<td>", out);
-    ki_text_escape(out, text != NULL ? text : "unknown");
-    fputs("</td>", out);
-}
-
-void ki_html_number(FILE *out, const char *text)
-{
-    fputs("<td class=\"n\">", out);
-    ki_text_escape(out, text);
-    fputs("</td>", out);
-}
 
 /* ---- GPUs ---- */
 

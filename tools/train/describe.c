@@ -20,7 +20,7 @@ static void print_layout(const train_job *job)
     printf("ranks       %d: tp %d%s, pp %d, dp %d, ep %d\n", l->world, l->tp,
            job->options.is_sequence_parallel ? " with sequence parallelism" : "", l->pp, l->dp, l->ep);
     const char *device = job->options.device != NULL ? job->options.device : getenv("KITH_DEVICE");
-    train_device_describe(device != NULL && device[0] != '\0' ? device : NULL);
+    train_device_describe(device != NULL && device[0] != '\0' ? device : NULL, l->world);
     if (l->why[0] != '\0')
         printf("chosen      %s\n", l->why);
     int64_t samples = train_layout_samples(l);

@@ -7,6 +7,9 @@
  */
 #include "engine.h"
 
+#ifdef KITH_HAVE_JANSSON
+#include <jansson.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +21,16 @@ static bool is_number(const char *text)
 
 int train_device_check(const ki_command *command, const char *device)
 {
-    if (device == NULL || strcmp(device, "cuda") == 0 || strcmp(device, "cuda:local") == 0 ||
+    const char *where = device != NULL ? "--device " : "KITH_DEVICE=";
+    if (device == NULL)
+        device = getenv("KITH_DEVICE");
+    if (device == NULL || device[0] == '\0' || strcmp(device, "cuda") == 0 || strcmp(device, "cuda:local") == 0 ||
         (strncmp(device, "cuda:", 5) == 0 && is_number(device + 5)))
         return KI_EXIT_OK;
-    return ki_usage_error(command, "--device %s is not one of cuda (the rank's own GPU), cuda:N (the same for all)",
-                          device);
+    return ki_usage_error(command,
+                          "%s%s is not one of cuda and cuda:local (the rank's own GPU), cuda:N (the same for "
+                          "all)",
+                          where, device);
 }
 
 const char *train_device_wanted(const char *device)
@@ -41,7 +49,30 @@ void train_device_name(kith_device *device, char *name, size_t nbytes)
         snprintf(name, nbytes, "cuda");
 }
 
-void train_device_describe(const char *wanted)
+/* What `kith info` says of it here; which ranks share a GPU is known when they run. Nothing where JSON is not read. */
+static void describe_nccl(void)
+{
+#ifdef KITH_HAVE_JANSSON
+    char *report = NULL;
+    json_t *info = kith_info_json(&report) == KITH_OK ? json_loads(report, 0, NULL) : NULL, *backend;
+    size_t index;
+    json_array_foreach(json_object_get(info, "backends"), index, backend)
+    {
+        const char *name = json_string_value(json_object_get(backend, "name"));
+        const char *reason = json_string_value(json_object_get(backend, "reason"));
+        if (name == NULL || strcmp(name, "nccl") != 0)
+            continue;
+        if (json_is_true(json_object_get(backend, "available")))
+            printf("            between ranks: nccl where each has a GPU of its own, else staged\n");
+        else
+            printf("            between ranks: not by NCCL: %s\n", reason != NULL ? reason : "it cannot be used here");
+    }
+    json_decref(info);
+    kith_free(report);
+#endif
+}
+
+void train_device_describe(const char *wanted, int ranks)
 {
     int count = 0;
     kith_device *device = NULL;
@@ -62,4 +93,6 @@ void train_device_describe(const char *wanted)
     train_device_name(device, name, sizeof name);
     printf("device      %s; this machine has %d: %s\n", wanted, count, name);
     kith_device_close(device);
+    if (ranks > 1)
+        describe_nccl();
 }

@@ -3,7 +3,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "generate.h"
-#include "flags.h"
+#include "../flags.h"
+#include "../launch.h"
 
 #include "../run.h"
 #include <errno.h>
@@ -58,7 +59,7 @@ const ki_command ki_command_generate = { "generate", "Print what a trained model
 
 static const char *const dtype_words[] = { "f32", "f64", "bf16", "f16", NULL };
 
-static const train_flag flags[] = {
+static const ki_flag flags[] = {
     { "ranks", FLAG_INT, AT(rank_count), 1, KI_RUN_RANKS_MAX, NULL, NULL },
     { "tp", FLAG_INT, AT(tp), 1, KI_RUN_RANKS_MAX, NULL, NULL },
     { "checkpoint", FLAG_TEXT, AT(checkpoint), 0, 0, NULL, NULL },
@@ -84,7 +85,7 @@ static int read_options(int argc, char **argv, generate_options *o, char **rest)
     bool seen[FLAG_COUNT] = { false };
     const ki_command *command = &ki_command_generate;
     *o = (generate_options){ .tokens = 200, .sequence = TRAIN_SEQUENCE_DEFAULT, .temperature = 0.8 };
-    int status = train_flags_read(command, flags, FLAG_COUNT, argc, argv, o, seen, rest);
+    int status = ki_flags_read(command, flags, FLAG_COUNT, argc, argv, o, seen, rest);
     if (status != KI_EXIT_OK)
         return status;
     if (train_device_check(command, o->device) != KI_EXIT_OK)
@@ -246,11 +247,11 @@ static int generate_main(int argc, char **argv)
     }
     words[0] = "kith";
     int status = read_options(argc, argv, &options, words + 1);
-    if (status == TRAIN_HELP) {
+    if (status == KI_FLAGS_HELP) {
         fputs(generate_help, stdout);
         status = KI_EXIT_OK;
     } else if (status == KI_EXIT_OK) {
-        status = options.rank_count > 0 ? train_launch("generate", options.rank_count, words) : generate_run(&options);
+        status = options.rank_count > 0 ? ki_launch("generate", options.rank_count, words) : generate_run(&options);
     }
     free(words);
     return status;

@@ -45,7 +45,7 @@ void generator_destroy(generator *self, bool is_failed);
 int generator_rank(const generator *self);
 int64_t generator_vocabulary(const generator *self);
 /* All ranks go on when is_fine on all; else the lowest where it is not writes its sentence to stderr. has_failed: as in
- * train_agree_over(). Collective. */
+ * ki_agree_over(). Collective. */
 bool generator_agree(generator *self, bool is_fine, const char *sentence, bool *has_failed);
 /* The token that follows tokens[count], the same on all ranks: number `number` that was generated. Collective. */
 bool generator_next(generator *self, const int32_t *tokens, int64_t count, int64_t number, int32_t *next);

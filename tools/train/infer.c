@@ -26,12 +26,12 @@ struct generator {
 
 static void tell(const generator *self, const char *sentence)
 {
-    train_say("generate", kith_rank(self->ctx), sentence);
+    ki_say("generate", kith_rank(self->ctx), sentence);
 }
 
 bool generator_agree(generator *self, bool is_fine, const char *sentence, bool *has_failed)
 {
-    return train_agree_over(self->ctx, "generate", is_fine, sentence, has_failed);
+    return ki_agree_over(self->ctx, "generate", is_fine, sentence, has_failed);
 }
 
 /* Where the exit status is the same whoever has failed. */

@@ -17,7 +17,7 @@ void train_tell(const train_job *job, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    train_say("train", job->rank, text);
+    ki_say("train", job->rank, text);
 }
 
 bool train_wrong(train_job *job, const char *format, ...)
@@ -51,7 +51,7 @@ bool train_check(train_job *job, kith_status status)
 
 bool train_agree(train_job *job, bool is_fine)
 {
-    if (train_agree_over(job->ctx, "train", is_fine, job->sentence, &job->has_failed))
+    if (ki_agree_over(job->ctx, "train", is_fine, job->sentence, &job->has_failed))
         return true;
     job->sentence[0] = '\0';
     return false;

@@ -9,8 +9,8 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "../json.h"
 #include "engine.h"
-#include "json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +95,7 @@ static bool close_json(train_log *log, const char *then)
 
 static void end_line(train_log *log)
 {
-    train_json_line(log->json);
+    ki_json_line(log->json);
     if (ferror(log->json))
         close_json(log, "; the run goes on without");
 }
@@ -129,7 +129,7 @@ void train_log_close(train_log *log)
 static void write_layout(FILE *out, const train_job *job)
 {
     const train_layout *l = &job->layout;
-    train_json_open(out, "layout", '{');
+    ki_json_open(out, "layout", '{');
     const struct {
         const char *name;
         int64_t value;
@@ -145,15 +145,15 @@ static void write_layout(FILE *out, const train_job *job)
                     { "global_batch", train_layout_samples(l) },
                     { "sequence", l->sequence } };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        train_json_number(out, numbers[i].name, (double)numbers[i].value);
-    train_json_string(out, "schedule", kith_schedule_kind_name(l->schedule));
-    train_json_bool(out, "sequence_parallel", job->options.is_sequence_parallel);
-    train_json_bool(out, "sharded", job->options.is_sharded);
-    train_json_string(out, "recompute", kith_recompute_name(job->options.recompute));
+        ki_json_number(out, numbers[i].name, (double)numbers[i].value);
+    ki_json_string(out, "schedule", kith_schedule_kind_name(l->schedule));
+    ki_json_bool(out, "sequence_parallel", job->options.is_sequence_parallel);
+    ki_json_bool(out, "sharded", job->options.is_sharded);
+    ki_json_string(out, "recompute", kith_recompute_name(job->options.recompute));
     if (l->why[0] != '\0')
-        train_json_string(out, "why", l->why);
-    train_json_string(out, "backends", job->backends[0] != '\0' ? job->backends : kith_group_backend(job->world));
-    train_json_close(out, '}');
+        ki_json_string(out, "why", l->why);
+    ki_json_string(out, "backends", job->backends[0] != '\0' ? job->backends : kith_group_backend(job->world));
+    ki_json_close(out, '}');
 }
 
 /* Lists of ranks, axis by axis. */
@@ -162,31 +162,31 @@ static void write_groups(FILE *out, const train_job *job)
     const train_layout *l = &job->layout;
     const kith_mesh_axis axes[] = { { "tp", l->tp }, { "ep", l->ep }, { "dp", l->dp }, { "pp", l->pp } };
     int *ranks = calloc((size_t)l->world, sizeof *ranks), size, count;
-    train_json_open(out, "groups", '{');
+    ki_json_open(out, "groups", '{');
     for (int axis = 0; axis < 4 && ranks != NULL; axis++) {
         if (kith_mesh_enumerate(axes, 4, "tp-ep-dp-pp", axes[axis].name, l->world, ranks, &size, &count) != KITH_OK)
             continue;
-        train_json_open(out, axes[axis].name, '[');
+        ki_json_open(out, axes[axis].name, '[');
         for (int g = 0; g < count; g++) {
-            train_json_open(out, NULL, '[');
+            ki_json_open(out, NULL, '[');
             for (int i = 0; i < size; i++)
-                train_json_number(out, NULL, ranks[g * size + i]);
-            train_json_close(out, ']');
+                ki_json_number(out, NULL, ranks[g * size + i]);
+            ki_json_close(out, ']');
         }
-        train_json_close(out, ']');
+        ki_json_close(out, ']');
     }
-    train_json_close(out, '}');
+    ki_json_close(out, '}');
     free(ranks);
 }
 
 static void write_memory(FILE *out, const train_memory *memory)
 {
-    train_json_open(out, "memory", '{');
-    train_json_number(out, "parameters", memory->parameters);
-    train_json_number(out, "grads", memory->grads);
-    train_json_number(out, "optimizer", memory->optimizer);
-    train_json_number(out, "activations", memory->activations);
-    train_json_close(out, '}');
+    ki_json_open(out, "memory", '{');
+    ki_json_number(out, "parameters", memory->parameters);
+    ki_json_number(out, "grads", memory->grads);
+    ki_json_number(out, "optimizer", memory->optimizer);
+    ki_json_number(out, "activations", memory->activations);
+    ki_json_close(out, '}');
 }
 
 /* Of rank 0, and how its tensors reach other ranks. */
@@ -194,10 +194,12 @@ static void write_device(FILE *out, const train_job *job)
 {
     char name[192];
     train_device_name(job->device, name, sizeof name);
-    train_json_string(out, "device", name);
+    ki_json_string(out, "device", name);
     const char *backend = kith_group_device_backend(job->world);
-    if (backend != NULL && job->layout.world > 1)
-        train_json_string(out, "device_backend", backend);
+    if (backend == NULL || job->layout.world == 1)
+        return;
+    ki_json_string(out, "device_backend", backend);
+    ki_json_string(out, "device_summary", kith_group_device_summary(job->world));
 }
 
 static void say_start(train_log *log)
@@ -225,21 +227,21 @@ void train_log_start(train_log *log, const train_memory *predicted)
     char *plan = NULL;
     if (job->has_plan)
         kith_plan_print(&job->plan, KITH_FORMAT_JSON, &plan);
-    train_json_open(out, NULL, '{');
-    train_json_string(out, "event", "start");
-    train_json_string(out, "model", job->model_name);
-    train_json_number(out, "parameters", kith_model_parameters(&model));
-    train_json_string(out, "dtype", kith_dtype_name(job->options.dtype));
+    ki_json_open(out, NULL, '{');
+    ki_json_string(out, "event", "start");
+    ki_json_string(out, "model", job->model_name);
+    ki_json_number(out, "parameters", kith_model_parameters(&model));
+    ki_json_string(out, "dtype", kith_dtype_name(job->options.dtype));
     write_device(out, job);
-    train_json_string(out, "optimizer", kith_optim_kind_name(job->options.optim.kind));
-    train_json_bits(out, "seed", job->options.seed);
-    train_json_number(out, "steps", (double)job->options.steps);
-    train_json_number(out, "first_step", (double)log->first_step);
+    ki_json_string(out, "optimizer", kith_optim_kind_name(job->options.optim.kind));
+    ki_json_bits(out, "seed", job->options.seed);
+    ki_json_number(out, "steps", (double)job->options.steps);
+    ki_json_number(out, "first_step", (double)log->first_step);
     write_layout(out, job);
     write_groups(out, job);
     write_memory(out, predicted);
-    train_json_raw(out, "plan", plan);
-    train_json_close(out, '}');
+    ki_json_raw(out, "plan", plan);
+    ki_json_close(out, '}');
     end_line(log);
     kith_free(plan);
 }
@@ -248,12 +250,12 @@ void train_log_start(train_log *log, const train_memory *predicted)
 
 static void write_count(FILE *out, const char *name, const train_count *count)
 {
-    train_json_open(out, name, '{');
-    train_json_number(out, "forward", count->forward);
-    train_json_number(out, "backward", count->backward);
-    train_json_number(out, "step", count->step);
-    train_json_number(out, "bytes", count->nbytes);
-    train_json_close(out, '}');
+    ki_json_open(out, name, '{');
+    ki_json_number(out, "forward", count->forward);
+    ki_json_number(out, "backward", count->backward);
+    ki_json_number(out, "step", count->step);
+    ki_json_number(out, "bytes", count->nbytes);
+    ki_json_close(out, '}');
 }
 
 static bool is_any(const train_count *count)
@@ -263,55 +265,55 @@ static bool is_any(const train_count *count)
 
 static void write_kinds(FILE *out, const char *axis, const train_count *counts)
 {
-    train_json_open(out, axis, '{');
+    ki_json_open(out, axis, '{');
     for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
         if (is_any(&counts[kind]))
             write_count(out, kith_coll_name((kith_coll_kind)kind), &counts[kind]);
-    train_json_close(out, '}');
+    ki_json_close(out, '}');
 }
 
 static void write_comm(FILE *out, const train_job *job, const train_numbers *n)
 {
-    train_json_open(out, "comm", '{');
+    ki_json_open(out, "comm", '{');
     write_kinds(out, "tp", n->tp);
     if (job->layout.ep > 1)
         write_kinds(out, "ep", n->ep);
-    train_json_open(out, "pp", '{');
+    ki_json_open(out, "pp", '{');
     if (is_any(&n->messages))
         write_count(out, "send_recv", &n->messages);
     if (is_any(&n->tied))
         write_count(out, "all_reduce", &n->tied);
-    train_json_close(out, '}');
+    ki_json_close(out, '}');
     write_kinds(out, "dp", n->dp);
-    train_json_close(out, '}');
+    ki_json_close(out, '}');
 }
 
 static void write_step(FILE *out, const train_job *job, const train_numbers *n)
 {
-    train_json_open(out, NULL, '{');
-    train_json_number(out, "step", (double)n->step);
-    train_json_number(out, "loss", n->loss);
+    ki_json_open(out, NULL, '{');
+    ki_json_number(out, "step", (double)n->step);
+    ki_json_number(out, "loss", n->loss);
     if (n->has_validation)
-        train_json_number(out, "val_loss", n->validation);
+        ki_json_number(out, "val_loss", n->validation);
     if (job->config.experts > 0) {
-        train_json_number(out, "auxiliary_loss", n->auxiliary);
-        train_json_number(out, "dropped", n->dropped);
+        ki_json_number(out, "auxiliary_loss", n->auxiliary);
+        ki_json_number(out, "dropped", n->dropped);
     }
-    train_json_number(out, "grad_norm", n->grad_norm);
-    train_json_number(out, "lr", n->rate);
+    ki_json_number(out, "grad_norm", n->grad_norm);
+    ki_json_number(out, "lr", n->rate);
     if (job->options.loss_scale != TRAIN_UNSCALED)
-        train_json_number(out, "loss_scale", n->scale);
+        ki_json_number(out, "loss_scale", n->scale);
     if (n->is_skipped)
-        train_json_bool(out, "skipped", true);
-    train_json_number(out, "tokens", n->tokens);
-    train_json_number(out, "tokens_per_s", n->tokens / n->seconds);
-    train_json_open(out, "time_ms", '{');
-    train_json_number(out, "step", 1e3 * n->seconds);
+        ki_json_bool(out, "skipped", true);
+    ki_json_number(out, "tokens", n->tokens);
+    ki_json_number(out, "tokens_per_s", n->tokens / n->seconds);
+    ki_json_open(out, "time_ms", '{');
+    ki_json_number(out, "step", 1e3 * n->seconds);
     for (int i = 0; i < TRAIN_TIMES; i++)
-        train_json_number(out, train_time_name((train_time)i), 1e3 * n->time_s[i]);
-    train_json_close(out, '}');
+        ki_json_number(out, train_time_name((train_time)i), 1e3 * n->time_s[i]);
+    ki_json_close(out, '}');
     write_comm(out, job, n);
-    train_json_close(out, '}');
+    ki_json_close(out, '}');
 }
 
 /* ---- the line ---- */
@@ -385,16 +387,16 @@ void train_log_end(train_log *log, const train_numbers *last, const char *why, u
     char text[24];
     double passed_s = train_now_s() - log->start_s;
     snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
-    train_json_open(out, NULL, '{');
-    train_json_string(out, "event", "end");
-    train_json_string(out, "why", why);
-    train_json_number(out, "step", (double)last->step);
-    train_json_number(out, "loss", last->loss);
+    ki_json_open(out, NULL, '{');
+    ki_json_string(out, "event", "end");
+    ki_json_string(out, "why", why);
+    ki_json_number(out, "step", (double)last->step);
+    ki_json_number(out, "loss", last->loss);
     if (last->has_validation)
-        train_json_number(out, "val_loss", last->validation);
-    train_json_number(out, "seconds", passed_s);
-    train_json_number(out, "tokens_per_s", last->tokens * (double)(last->step - log->first_step) / passed_s);
-    train_json_string(out, "hash", text);
-    train_json_close(out, '}');
+        ki_json_number(out, "val_loss", last->validation);
+    ki_json_number(out, "seconds", passed_s);
+    ki_json_number(out, "tokens_per_s", last->tokens * (double)(last->step - log->first_step) / passed_s);
+    ki_json_string(out, "hash", text);
+    ki_json_close(out, '}');
     end_line(log);
 }

@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "options.h"
-#include "flags.h"
+#include "../flags.h"
 
 #include "../run.h"
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static const char *const recompute_words[] = {
 
 /* ---- values that are more than a number, a file or a word ---- */
 
-static int read_schedule(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_schedule(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     train_options *o = into;
     kith_schedule_kind kind;
@@ -50,7 +50,7 @@ static int read_schedule(const ki_command *command, const train_flag *flag, cons
 static const kith_dtype dtypes[] = { KITH_F32, KITH_F64, KITH_BF16, KITH_F16 };
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
 
-static int read_dtype(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_dtype(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     for (size_t i = 0; i < DTYPES; i++)
         if (strcmp(kith_dtype_name(dtypes[i]), value) == 0) {
@@ -60,7 +60,7 @@ static int read_dtype(const ki_command *command, const train_flag *flag, const c
     return ki_usage_error(command, "--%s %s is not one of f32, f64, bf16, f16", flag->name, value);
 }
 
-static int read_token_type(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_token_type(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     int nbytes = strcmp(value, "u16") == 0 ? 2 : strcmp(value, "u32") == 0 ? 4 : 0;
     if (nbytes == 0)
@@ -69,7 +69,7 @@ static int read_token_type(const ki_command *command, const train_flag *flag, co
     return KI_EXIT_OK;
 }
 
-static int read_loss_scale(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_loss_scale(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     train_options *o = into;
     o->loss_scale = 0;
@@ -78,7 +78,7 @@ static int read_loss_scale(const ki_command *command, const train_flag *flag, co
     return ki_usage_error(command, "--%s %s: it must be dynamic, or a number above 0, at most 1e12", flag->name, value);
 }
 
-static int read_bucket(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_bucket(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     double mib;
     if (!ki_parse_number(value, 0.001, 4096, &mib))
@@ -115,7 +115,7 @@ static bool take_backend(const char *part, size_t nbytes, char *axes, char *rest
 
 /* The backend of all groups that are not named goes the way of every setting, through the environment: the world's
  * group is made by kith_init(), and the ranks that this command starts inherit it. */
-static int read_backend(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_backend(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     train_options *o = into;
     size_t nbytes = strlen(value);
@@ -150,7 +150,7 @@ static int read_backend(const ki_command *command, const train_flag *flag, const
 /* Indices of the flags that checks speak of; the rest of the table has none. */
 enum { RANKS, TP, PP, DP, EP, TOKEN_TYPE, SAVE_EVERY, KEEP };
 
-static const train_flag flags[] = {
+static const ki_flag flags[] = {
     [RANKS] = { "ranks", FLAG_INT, AT(rank_count), 1, KI_RUN_RANKS_MAX, NULL, NULL },
     [TP] = { "tp", FLAG_INT, AT(tp), 1, AXIS_MAX, NULL, NULL },
     [PP] = { "pp", FLAG_INT, AT(pp), 1, AXIS_MAX, NULL, NULL },
@@ -212,7 +212,7 @@ static const train_flag flags[] = {
     { "debug", FLAG_SWITCH, AT(is_debug), 0, 0, NULL, NULL },
 };
 #define FLAG_COUNT (sizeof flags / sizeof flags[0])
-_Static_assert(FLAG_COUNT <= TRAIN_FLAGS_MAX, "a longer table is needed");
+_Static_assert(FLAG_COUNT <= KI_FLAGS_MAX, "a longer table is needed");
 
 /* ---- what belongs together; each returns the exit status ---- */
 
@@ -373,7 +373,7 @@ int train_options_read(int argc, char **argv, train_options *options, char **res
 {
     bool seen[FLAG_COUNT] = { false };
     *options = defaults();
-    int status = train_flags_read(&ki_command_train, flags, FLAG_COUNT, argc, argv, options, seen, rest);
+    int status = ki_flags_read(&ki_command_train, flags, FLAG_COUNT, argc, argv, options, seen, rest);
     options->said = find_said(seen);
     options->rate.steps = options->steps;
     options->optim.is_sharded = options->is_sharded;

@@ -15,7 +15,7 @@ extern const char train_help[];
 
 /* ---- options.c ---- */
 
-/* Reads and checks. rest: as in train_flags_read(). Returns KI_EXIT_OK, TRAIN_HELP, or the exit status after a sentence
+/* Reads and checks. rest: as in ki_flags_read(). Returns KI_EXIT_OK, KI_FLAGS_HELP, or the exit status after a sentence
  * on stderr. train_options_free() whatever is returned. */
 int train_options_read(int argc, char **argv, train_options *options, char **rest);
 /* "cosine", "bf16"; NULL for what is none. */

@@ -194,6 +194,8 @@ kith_status train_report(const train_engine *engine, const train_costs *costs, c
            l->micro_batch == 1 ? "" : "s", (long long)totals->steps, totals->steps == 1 ? "" : "s");
     if (l->why[0] != '\0')
         printf("--auto: %s\n", l->why);
+    if (job->device != NULL && l->world > 1)
+        printf("device memory between ranks: %s\n", kith_group_device_summary(job->world));
     print_times(job, totals, &plan);
     print_bytes(job, last);
     print_memory(engine, predicted);

@@ -10,8 +10,8 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include "../json.h"
 #include "engine.h"
-#include "json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -250,24 +250,24 @@ static lane lane_of(const event *e)
 static void write_half(FILE *out, const event *e, const char *phase, double at_s, int rank, size_t id)
 {
     char text[64];
-    train_json_open(out, NULL, '{');
-    train_json_string(out, "name", name_of(e, text, sizeof text));
-    train_json_string(out, "cat", lane_names[lane_of(e)]);
-    train_json_string(out, "ph", phase);
-    train_json_number(out, "ts", round(1e9 * at_s) / 1e3);
+    ki_json_open(out, NULL, '{');
+    ki_json_string(out, "name", name_of(e, text, sizeof text));
+    ki_json_string(out, "cat", lane_names[lane_of(e)]);
+    ki_json_string(out, "ph", phase);
+    ki_json_number(out, "ts", round(1e9 * at_s) / 1e3);
     if (phase[0] == 'X')
-        train_json_number(out, "dur", round(1e9 * (e->end_s - e->start_s)) / 1e3);
+        ki_json_number(out, "dur", round(1e9 * (e->end_s - e->start_s)) / 1e3);
     else
-        train_json_number(out, "id", (double)id);
-    train_json_number(out, "pid", rank);
-    train_json_number(out, "tid", lane_of(e));
-    train_json_open(out, "args", '{');
-    train_json_number(out, "step", e->step);
+        ki_json_number(out, "id", (double)id);
+    ki_json_number(out, "pid", rank);
+    ki_json_number(out, "tid", lane_of(e));
+    ki_json_open(out, "args", '{');
+    ki_json_number(out, "step", e->step);
     if (e->nbytes > 0)
-        train_json_number(out, "bytes", e->nbytes);
-    train_json_close(out, '}');
-    train_json_close(out, '}');
-    train_json_restart();
+        ki_json_number(out, "bytes", e->nbytes);
+    ki_json_close(out, '}');
+    ki_json_close(out, '}');
+    ki_json_restart();
 }
 
 /* What a rank computes comes one after the other; what travels overlaps, and is written as begin and end. */
@@ -284,16 +284,16 @@ static void write_event(FILE *out, const event *e, int rank, double zero_s, size
 
 static void write_name(FILE *out, const char *what, int rank, int thread, const char *name)
 {
-    train_json_open(out, NULL, '{');
-    train_json_string(out, "name", what);
-    train_json_string(out, "ph", "M");
-    train_json_number(out, "pid", rank);
-    train_json_number(out, "tid", thread);
-    train_json_open(out, "args", '{');
-    train_json_string(out, "name", name);
-    train_json_close(out, '}');
-    train_json_close(out, '}');
-    train_json_restart();
+    ki_json_open(out, NULL, '{');
+    ki_json_string(out, "name", what);
+    ki_json_string(out, "ph", "M");
+    ki_json_number(out, "pid", rank);
+    ki_json_number(out, "tid", thread);
+    ki_json_open(out, "args", '{');
+    ki_json_string(out, "name", name);
+    ki_json_close(out, '}');
+    ki_json_close(out, '}');
+    ki_json_restart();
 }
 
 static void write_names(FILE *out, const train_job *job, int rank)
@@ -338,16 +338,16 @@ static void write_all(FILE *out, const train_job *job, const gathered *all)
             write_event(out, e, rank, zero_s + clock_ahead(job, all, rank), (size_t)(e - all->events));
     }
     fputs("\n], \"otherData\": ", out);
-    train_json_open(out, NULL, '{');
-    train_json_string(out, "program", "kith train");
-    train_json_string(out, "model", job->model_name);
-    train_json_number(out, "events_left_out", all->left_out);
-    train_json_open(out, "clocks_moved_us", '[');
+    ki_json_open(out, NULL, '{');
+    ki_json_string(out, "program", "kith train");
+    ki_json_string(out, "model", job->model_name);
+    ki_json_number(out, "events_left_out", all->left_out);
+    ki_json_open(out, "clocks_moved_us", '[');
     for (int rank = 0; rank < job->layout.world; rank++)
-        train_json_number(out, NULL, round(1e6 * clock_ahead(job, all, rank)));
-    train_json_close(out, ']');
-    train_json_close(out, '}');
-    train_json_restart();
+        ki_json_number(out, NULL, round(1e6 * clock_ahead(job, all, rank)));
+    ki_json_close(out, ']');
+    ki_json_close(out, '}');
+    ki_json_restart();
     fputs("}\n", out);
 }
 

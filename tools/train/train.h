@@ -1,8 +1,8 @@
 /* tools/train/train.h - the parts of `kith train` and `kith generate`.
  *
  *     options.c       flags, checks, help text; what a job is
- *     launch.c        -n: the command starts itself on n ranks (tools/run.h)
- *     agree.c         whether all ranks go on
+ *     launch.c        the command; -n starts it on n ranks (tools/launch.h)
+ *     agree.c         the newest checkpoint
  *     device.c        --device
  *     text.c, data.c  sources of tokens; which of them a step takes
  *     engine.h        one rank: config.c, layout.c, job.c, model.c, step.c, numbers.c, costs.c, memory.c, saving.c,
@@ -17,6 +17,7 @@
 #ifndef KI_TOOLS_TRAIN_H
 #define KI_TOOLS_TRAIN_H
 
+#include "../agree.h"
 #include "../command.h"
 
 #include <kith/checkpoint.h>
@@ -118,37 +119,24 @@ char *train_options_settle(train_options *options, int world);
 
 /* ---- agree.c ---- */
 
-/* "kith COMMAND: rank 3: ..." on stderr, on a line of its own; rank 0 does not say who it is. */
-void train_say(const char *command, int rank, const char *sentence);
-
-/* Whether all ranks are fine. If not, the lowest that is not has said its sentence, unless that is empty; when the
- * ranks cannot be asked, each has. has_failed: of any rank afterwards, so that all end with the same status; true when
- * they cannot be asked. Collective over the world. */
-bool train_agree_over(kith_ctx *ctx, const char *command, bool is_fine, const char *sentence, bool *has_failed);
-
 /* kith_checkpoint_newest(); what it passes over is told on stderr. Collective over the world. */
 kith_status train_find_newest(kith_ctx *ctx, const char *command, const char *folder, char **path, int64_t *step);
 /* ---- device.c ---- */
 
-/* KI_EXIT_OK, or that of wrong usage after a sentence. device NULL: none was given. */
+/* KI_EXIT_OK, or that of wrong usage after a sentence. device NULL: none was given, and KITH_DEVICE is
+ * checked. */
 int train_device_check(const ki_command *command, const char *device);
 /* What kith_init() is told of it. */
 const char *train_device_wanted(const char *device);
 /* "cuda:0, NVIDIA H200"; "processors" for NULL. */
 void train_device_name(kith_device *device, char *name, size_t nbytes);
-/* Prints a line of --describe, which opens none for good. */
-void train_device_describe(const char *wanted);
+/* Prints the lines of --describe, which opens none for good. */
+void train_device_describe(const char *wanted, int ranks);
 
 /* ---- train.c ---- */
 
 /* What each rank runs. Returns the exit status; sentences about failures are on stderr by then. */
 int train_run(const train_options *options);
-
-/* ---- launch.c ---- */
-
-/* Starts rank_count ranks of subcommand `name`, supervised as `kith run` does it; words: what they are started with,
- * "kith", "train" and so on without -n, ends with NULL. Returns the exit status. */
-int train_launch(const char *name, int rank_count, char *const *words);
 
 /* ---- text.c, data.c: which tokens a step takes ----
  *

@@ -1,4 +1,4 @@
-/* tools/train/json.c - see json.h.
+/* tools/json.c - see json.h.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -20,20 +20,20 @@ static void begin(FILE *out, const char *key)
     needs_comma = true;
 }
 
-void train_json_open(FILE *out, const char *key, char bracket)
+void ki_json_open(FILE *out, const char *key, char bracket)
 {
     begin(out, key);
     fputc(bracket, out);
     needs_comma = false;
 }
 
-void train_json_close(FILE *out, char bracket)
+void ki_json_close(FILE *out, char bracket)
 {
     fputc(bracket, out);
     needs_comma = true;
 }
 
-void train_json_number(FILE *out, const char *key, double value)
+void ki_json_number(FILE *out, const char *key, double value)
 {
     char text[40];
     begin(out, key);
@@ -49,13 +49,13 @@ void train_json_number(FILE *out, const char *key, double value)
     fputs(text, out);
 }
 
-void train_json_bits(FILE *out, const char *key, uint64_t value)
+void ki_json_bits(FILE *out, const char *key, uint64_t value)
 {
     begin(out, key);
     fprintf(out, "%llu", (unsigned long long)value);
 }
 
-void train_json_string(FILE *out, const char *key, const char *value)
+void ki_json_string(FILE *out, const char *key, const char *value)
 {
     begin(out, key);
     fputc('"', out);
@@ -71,13 +71,13 @@ void train_json_string(FILE *out, const char *key, const char *value)
     fputc('"', out);
 }
 
-void train_json_bool(FILE *out, const char *key, int value)
+void ki_json_bool(FILE *out, const char *key, int value)
 {
     begin(out, key);
     fputs(value ? "true" : "false", out);
 }
 
-void train_json_raw(FILE *out, const char *key, const char *text)
+void ki_json_raw(FILE *out, const char *key, const char *text)
 {
     begin(out, key);
     if (text == NULL)
@@ -87,12 +87,12 @@ void train_json_raw(FILE *out, const char *key, const char *text)
             fputc(*text, out);
 }
 
-void train_json_restart(void)
+void ki_json_restart(void)
 {
     needs_comma = false;
 }
 
-void train_json_line(FILE *out)
+void ki_json_line(FILE *out)
 {
     fputc('\n', out);
     fflush(out);

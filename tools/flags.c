@@ -1,8 +1,8 @@
-/* tools/train/flags.c - reads a command line by a table of flags.
+/* tools/flags.c - reads a command line by a table of flags.
  *
- * getopt_long() finds the words; a flag's row says what its value must be. Reading stops at the first word that is no
- * flag ("+"), so that optind tells which words belong to which flag: that is how "-n 4", "-n4" and "--ranks=4" are all
- * found and left out of what the ranks are started with.
+ * getopt_long() finds the words; a flag's row says what its value must be. Words are taken in their order ("-"), so
+ * that optind tells which belong to which flag: that is how "-n 4", "-n4" and "--ranks=4" are all found and left out of
+ * what the ranks are started with.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -15,8 +15,9 @@
 #include <string.h>
 
 #define FIRST_VALUE 256 /* what getopt_long() returns for flags[0]; above all letters */
+#define PLAIN_WORD 1    /* what it returns for a word that is no flag */
 
-static int read_whole(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_whole(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     long number;
     if (!ki_parse_long(value, (long)flag->low, (long)flag->high, &number))
@@ -31,7 +32,7 @@ static int read_whole(const ki_command *command, const train_flag *flag, const c
     return KI_EXIT_OK;
 }
 
-static int read_bits(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_bits(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     errno = 0;
     uint64_t bits = strspn(value, "0123456789") == strlen(value) ? strtoull(value, NULL, 10) : 0;
@@ -42,7 +43,7 @@ static int read_bits(const ki_command *command, const train_flag *flag, const ch
     return KI_EXIT_OK;
 }
 
-static int read_real(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_real(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     double number;
     bool is_read = ki_parse_number(value, flag->low, flag->high, &number);
@@ -57,7 +58,7 @@ static int read_real(const ki_command *command, const train_flag *flag, const ch
                           to, flag->high);
 }
 
-static int read_text(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_text(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     if (value[0] == '\0')
         return ki_usage_error(command, "--%s needs a value that is not empty", flag->name);
@@ -65,7 +66,7 @@ static int read_text(const ki_command *command, const train_flag *flag, const ch
     return KI_EXIT_OK;
 }
 
-static int read_word(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_word(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     char valid[256] = "";
     for (int i = 0; flag->words[i] != NULL; i++) {
@@ -79,7 +80,7 @@ static int read_word(const ki_command *command, const train_flag *flag, const ch
     return ki_usage_error(command, "--%s %s is not one of %s", flag->name, value, valid);
 }
 
-static int read_value(const ki_command *command, const train_flag *flag, const char *value, void *into)
+static int read_value(const ki_command *command, const ki_flag *flag, const char *value, void *into)
 {
     void *place = (char *)into + flag->offset;
     switch (flag->kind) {
@@ -97,6 +98,11 @@ static int read_value(const ki_command *command, const train_flag *flag, const c
         return read_real(command, flag, value, place);
     case FLAG_TEXT:
         return read_text(command, flag, value, place);
+    case FLAG_FILE:
+        if (value != NULL)
+            return read_text(command, flag, value, place);
+        memcpy(place, &(const char *){ "" }, sizeof(const char *));
+        return KI_EXIT_OK;
     case FLAG_WORD:
         return read_word(command, flag, value, place);
     case FLAG_OWN:
@@ -105,42 +111,59 @@ static int read_value(const ki_command *command, const train_flag *flag, const c
     return flag->read(command, flag, value, into);
 }
 
-/* What getopt_long() wants; --help behind the last. Returns where "ranks" is, or count. */
-static size_t make_table(const train_flag *flags, size_t count, struct option *table)
+/* Places of flags that are not found by their number. */
+typedef struct special_flags {
+    size_t ranks, plain; /* count: there is none */
+} special_flags;
+
+/* What getopt_long() wants; --help behind the last. */
+static special_flags make_table(const ki_flag *flags, size_t count, struct option *table)
 {
-    size_t ranks = count;
+    special_flags special = { count, count };
     for (size_t i = 0; i < count; i++) {
-        int argument = flags[i].kind == FLAG_SWITCH ? no_argument : required_argument;
+        int argument = flags[i].kind == FLAG_SWITCH ? no_argument
+                       : flags[i].kind == FLAG_FILE ? optional_argument
+                                                    : required_argument;
         table[i] = (struct option){ flags[i].name, argument, NULL, FIRST_VALUE + (int)i };
         if (strcmp(flags[i].name, "ranks") == 0)
-            ranks = i;
+            special.ranks = i;
+        if (flags[i].name[0] == '\0')
+            special.plain = i;
     }
+    if (special.plain < count) /* no word of the line may find it as a flag */
+        table[special.plain] = (struct option){ "help", no_argument, NULL, 'h' };
     table[count] = (struct option){ "help", no_argument, NULL, 'h' };
     table[count + 1] = (struct option){ NULL, 0, NULL, 0 };
-    return ranks;
+    return special;
 }
 
-int train_flags_read(const ki_command *command, const train_flag *flags, size_t count, int argc, char **argv,
-                     void *into, bool *seen, char **rest)
+int ki_flags_read(const ki_command *command, const ki_flag *flags, size_t count, int argc, char **argv, void *into,
+                  bool *seen, char **rest)
 {
-    struct option table[TRAIN_FLAGS_MAX + 2];
-    size_t ranks = make_table(flags, count, table);
+    struct option table[KI_FLAGS_MAX + 2];
+    special_flags special = make_table(flags, count, table);
     size_t kept = 0;
     if (rest != NULL)
         rest[kept++] = argv[0];
     optind = 1;
     opterr = 0;
-    for (int first = 1, option; (option = getopt_long(argc, argv, "+:n:h", table, NULL)) != -1; first = optind) {
+    for (int first = 1, option; (option = getopt_long(argc, argv, "-:n:h", table, NULL)) != -1; first = optind) {
         if (option == 'h')
-            return TRAIN_HELP;
+            return KI_FLAGS_HELP;
         if (option == ':' || option == '?')
             return ki_option_error(command, option, argv, table);
-        size_t which = option == 'n' ? ranks : (size_t)(option - FIRST_VALUE);
+        size_t which = option == 'n'          ? special.ranks
+                       : option == PLAIN_WORD ? special.plain
+                                              : (size_t)(option - FIRST_VALUE);
+        if (which == count) {
+            optind = first;
+            break;
+        }
         int status = read_value(command, &flags[which], optarg, into);
         if (status != KI_EXIT_OK)
             return status;
         seen[which] = true;
-        for (int word = first; rest != NULL && which != ranks && word < optind; word++)
+        for (int word = first; rest != NULL && which != special.ranks && word < optind; word++)
             rest[kept++] = argv[word];
     }
     if (rest != NULL)
