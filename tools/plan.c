@@ -47,7 +47,9 @@ static const char plan_help[] =
     "  --gpu NAME          model of the GPUs where nothing says it, as H100\n"
     "  --peak TFLOPS       peak of one GPU\n"
     "  --efficiency SHARE  of the peak that is reached; default 0.5\n"
-    "  --memory GB         memory of one GPU\n\n"
+    "  --memory GB         memory of one GPU\n"
+    "  --constants FILE    JSON that replaces rows of the table of constants, as kith bench and kith tune write\n"
+    "                      them; goes with --input\n\n"
     "  --search            try all layouts, sort those that fit by the time of a step; axes that are given are kept\n"
     "  --world N           ranks to lay out with --search; default: as many as the machine has room for\n"
     "  --top N             how many layouts --search shows; default 10\n"
@@ -181,6 +183,7 @@ static kith_status load(const ki_plan_request *request, kith_topology **topology
     kith_topology_options options = KITH_TOPOLOGY_OPTIONS_INIT;
     options.gpu = request->options.gpu;
     options.node_count = (int)request->nodes;
+    options.constants_path = request->constants;
     *topology = NULL;
     return request->input_count > 0 ? kith_topology_load(request->inputs, request->input_count, &options, topology)
                                     : KITH_OK;

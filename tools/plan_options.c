@@ -39,6 +39,7 @@ enum {
     OPT_PEAK,
     OPT_EFFICIENCY,
     OPT_MEMORY,
+    OPT_CONSTANTS,
     OPT_SEARCH,
     OPT_WORLD,
     OPT_TOP,
@@ -73,6 +74,7 @@ static const struct option plan_options[] = {
     { "peak", required_argument, NULL, OPT_PEAK },
     { "efficiency", required_argument, NULL, OPT_EFFICIENCY },
     { "memory", required_argument, NULL, OPT_MEMORY },
+    { "constants", required_argument, NULL, OPT_CONSTANTS },
     { "search", no_argument, NULL, OPT_SEARCH },
     { "world", required_argument, NULL, OPT_WORLD },
     { "top", required_argument, NULL, OPT_TOP },
@@ -269,6 +271,9 @@ static bool read_option(int option, ki_plan_request *request)
         return add_input(request);
     case OPT_NODES:
         return read_long(option, 1, 1 << 20, &request->nodes);
+    case OPT_CONSTANTS:
+        request->constants = optarg;
+        return true;
     case OPT_SEARCH:
         request->is_search = true;
         return true;
@@ -293,6 +298,8 @@ static int check(const ki_plan_request *request)
         return ki_usage_error(command, "give either --model NAME or --config FILE; --list names the models");
     if (request->nodes > 0 && request->input_count == 0)
         return ki_usage_error(command, "--nodes goes with --input");
+    if (request->constants != NULL && request->input_count == 0)
+        return ki_usage_error(command, "--constants goes with --input");
     if (request->is_search && request->input_count == 0 && request->world == 0)
         return ki_usage_error(command, "--search needs --world N or --input FILE");
     if (!request->is_search && request->world > 0)

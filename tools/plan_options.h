@@ -13,6 +13,7 @@
 
 typedef struct ki_plan_request {
     const char *model, *config;
+    const char *constants; /* file; NULL: the table as it is */
     const char *inputs[KI_PLAN_INPUTS_MAX];
     size_t input_count;
     kith_plan_options options;

@@ -2,7 +2,9 @@
  *
  * raw is what the standard or the vendor says, effective what NCCL's own tables or published measurements reach; costs
  * use the effective column. A JSON file { "nvlink4": { "effective_gbps": 21.0, "latency_us": 2.9 }, ... } replaces
- * rows, for instance with values that were measured on the machine.
+ * rows, for instance with values that were measured on the machine. `kith bench --model-fit` writes such a file, and
+ * beside the rows what they were fitted to: the member "calibration", which is kept for other readers and looked at
+ * here only so far that a file of another form is refused.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -92,6 +94,17 @@ static kith_status replace_row(kith_topology *t, const char *path, const ki_json
     return status;
 }
 
+/* What kith bench --model-fit measured is no row. */
+static kith_status check_calibration(const char *path, const ki_json *member)
+{
+    const ki_json *format = member->type == KI_JSON_OBJECT ? ki_json_member(member, "format") : NULL;
+    if (format != NULL && format->type == KI_JSON_STRING && strcmp(format->text, "kith-calibration-1") == 0)
+        return KITH_OK;
+    return ki_fail_quiet(KITH_ERR_INVALID_ARG,
+                         "%s:%d: 'calibration' must be an object whose format is \"kith-calibration-1\"", path,
+                         member->line);
+}
+
 kith_status ki_constants_load(kith_topology *t)
 {
     t->constants = (kith_constant *)ki_topology_alloc(t, BUILTIN_COUNT, sizeof *t->constants);
@@ -118,7 +131,7 @@ kith_status ki_constants_replace(kith_topology *t, const char *name, const ki_js
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "%s:%d: must be an object with constants by name", name,
                              constants->line);
     for (const ki_json *row = constants->first; status == KITH_OK && row != NULL; row = row->next)
-        status = replace_row(t, name, row);
+        status = strcmp(row->key, "calibration") == 0 ? check_calibration(name, row) : replace_row(t, name, row);
     return status;
 }
 
