@@ -18,6 +18,7 @@ static const op_row op_rows[BENCH_OP_COUNT] = {
     [BENCH_ALL_GATHER] = { "all_gather", true, false, false, 1.0 },
     [BENCH_ALL_TO_ALL] = { "all_to_all", true, false, false, 1.0 },
     [BENCH_BROADCAST] = { "broadcast", false, false, false, 1.0 },
+    [BENCH_REDUCE] = { "reduce", false, false, false, 1.0 },
     [BENCH_BARRIER] = { "barrier", false, false, true, 1.0 },
     [BENCH_PING_PONG] = { "ping_pong", false, true, false, 0.5 },
     [BENCH_SENDRECV] = { "sendrecv", false, true, false, 1.0 },
@@ -87,6 +88,8 @@ bench_shape bench_shape_of(bench_op op, size_t nbytes, size_t element_nbytes, in
     } else if (op == BENCH_BROADCAST) {
         shape.send_count = rank == 0 ? shape.count : 0;
         shape.recv_count = rank == 0 ? 0 : shape.count;
+    } else if (op == BENCH_REDUCE) {
+        shape.recv_count = rank == 0 ? shape.count : 0;
     } else if (op_rows[op].is_pairwise && bench_shape_partner(&shape) < 0) {
         shape.send_count = 0;
         shape.recv_count = 0;

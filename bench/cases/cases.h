@@ -2,10 +2,10 @@
  * afterwards.
  *
  * nbytes means one thing for every driver:
- *   all_reduce, broadcast, ping_pong, sendrecv   the vector, the message
- *   reduce_scatter, all_gather, all_to_all       all blocks together: each rank's block is nbytes / size
- * It is rounded up so that every rank has at least one element. Broadcast's root is rank 0. ping_pong runs between
- * ranks 0 and 1, sendrecv between neighbours (0,1), (2,3), ...; times of ping_pong are one way.
+ *   all_reduce, broadcast, reduce, ping_pong, sendrecv   the vector, the message
+ *   reduce_scatter, all_gather, all_to_all               all blocks together: each rank's block is nbytes / size
+ * It is rounded up so that every rank has at least one element. The root of broadcast and reduce is rank 0. ping_pong
+ * runs between ranks 0 and 1, sendrecv between neighbours (0,1), (2,3), ...; times of ping_pong are one way.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -21,6 +21,7 @@ typedef enum bench_op {
     BENCH_ALL_GATHER,
     BENCH_ALL_TO_ALL,
     BENCH_BROADCAST,
+    BENCH_REDUCE,
     BENCH_BARRIER,
     BENCH_PING_PONG,
     BENCH_SENDRECV,

@@ -8,10 +8,13 @@
 #include "allocations.h"
 
 #include <errno.h>
+#include <malloc.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* Of each thread: on rank 0 a thread serves the store, and allocates when other ranks come to it. */
 static _Thread_local uint64_t allocation_count;
+static _Atomic uint64_t held_nbytes;
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SEES_MALLOC 1
@@ -69,18 +72,28 @@ static void *hook_alloc(void *arg, size_t nbytes, size_t alignment)
     void *memory = NULL;
     allocation_count++;
     alignment = alignment < sizeof(void *) ? sizeof(void *) : alignment;
-    return posix_memalign(&memory, alignment, nbytes) == 0 ? memory : NULL;
+    if (posix_memalign(&memory, alignment, nbytes) != 0) {
+        return NULL;
+    }
+    atomic_fetch_add(&held_nbytes, malloc_usable_size(memory));
+    return memory;
 }
 
 static void hook_free(void *arg, void *ptr)
 {
     (void)arg;
+    atomic_fetch_sub(&held_nbytes, malloc_usable_size(ptr));
     free(ptr);
 }
 
 uint64_t bench_allocations(void)
 {
     return allocation_count;
+}
+
+uint64_t bench_allocated_nbytes(void)
+{
+    return atomic_load(&held_nbytes);
 }
 
 int bench_allocations_see_malloc(void)

@@ -1,4 +1,4 @@
-/* bench/drivers/allocations.h - counts allocations of the calling thread.
+/* bench/drivers/allocations.h - counts allocations of the calling thread, and what a library holds.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -10,6 +10,9 @@
 /* Allocations so far: through bench_allocator(), and through malloc, calloc, realloc and the aligned forms where those
  * are seen. */
 uint64_t bench_allocations(void);
+
+/* Bytes that bench_allocator() has given and not got back, over all threads. */
+uint64_t bench_allocated_nbytes(void);
 
 /* 1 when malloc and its relatives are counted: on glibc, without sanitizers. */
 int bench_allocations_see_malloc(void);

@@ -4,14 +4,18 @@
  *     kith run -n 2 -- kith-bench --op all_reduce --buffers ordinary,mapped --json rows.json
  *     kith run -n 2 -- kith-bench --backend ucx --max 1M
  *     kith run -n 2 -- kith-bench overhead                  what the API costs above a backend
+ *     kith run -n 4 -- kith-bench groups                    and overlap, growth: see commands.h
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "../engine/clock.h"
 #include "../engine/session.h"
+#include "allocations.h"
+#include "commands.h"
 #include "kith_calls.h"
 #include "overhead.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +26,17 @@ typedef struct kith_bench_options {
     const char *backend;
     const char *command;
 } kith_bench_options;
+
+static bool is_command(const char *word)
+{
+    static const char *const commands[] = { "sweep", "overhead", "groups", "overlap", "growth" };
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(word, commands[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -37,8 +52,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->common.variants = arg;
         return 0;
     case ARGP_KEY_ARG:
-        if (strcmp(arg, "sweep") != 0 && strcmp(arg, "overhead") != 0) {
-            argp_error(state, "there is no command '%s'; sweep (default) and overhead are", arg);
+        if (!is_command(arg)) {
+            argp_error(state, "there is no command '%s'; sweep (default), overhead, groups, overlap and growth are",
+                       arg);
         }
         options->command = arg;
         return 0;
@@ -47,25 +63,49 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* What was so before the library was there. */
+typedef struct beginning {
+    cpu_set_t usable; /* before this process was pinned */
+    double joined_ms; /* kith_init() */
+    uint64_t heap;
+} beginning;
+
 /* A sweep measures ordinary and mapped buffers unless told otherwise; a server offers all kinds. */
-static int measure(kith_bench_options *options, kith_group *world, int usable_cpus)
+static int sweep(kith_bench_options *options, kith_group *world, bench_peers *peers)
 {
     bench_kith selves[BENCH_KITH_VARIANTS];
     bench_variant variants[BENCH_KITH_VARIANTS];
-    bench_segment *segment;
-    if (!bench_kith_meet(world, &segment)) {
-        return 1;
-    }
     bench_kith_variants(world, selves, variants);
     if (options->common.variants == NULL) {
         options->common.variants = "ordinary,mapped";
     }
     char name[64];
     snprintf(name, sizeof(name), "kith-%s", kith_group_backend(world));
-    bench_peers peers;
-    bench_peers_init(&peers, segment, kith_group_rank(world), kith_group_size(world), usable_cpus);
-    bench_driver driver = { name, variants, BENCH_KITH_VARIANTS, &peers };
+    bench_driver driver = { name, variants, BENCH_KITH_VARIANTS, peers };
     return bench_session_run(&driver, &options->common);
+}
+
+static int measure(kith_bench_options *options, kith_ctx *ctx, const beginning *at)
+{
+    kith_group *world = kith_world(ctx);
+    const bench_options *common = &options->common;
+    const char *command = options->command;
+    bench_segment *segment;
+    if (!bench_kith_meet(world, &segment)) {
+        return 1;
+    }
+    bench_peers peers;
+    bench_peers_init(&peers, segment, kith_group_rank(world), kith_group_size(world), CPU_COUNT(&at->usable));
+    if (strcmp(command, "groups") == 0) {
+        return bench_groups(world, &peers, common);
+    }
+    if (strcmp(command, "overlap") == 0) {
+        return bench_overlap(world, &peers, &at->usable, common);
+    }
+    if (strcmp(command, "growth") == 0) {
+        return bench_growth(world, &peers, at->joined_ms, at->heap, common);
+    }
+    return sweep(options, world, &peers);
 }
 
 int main(int argc, char **argv)
@@ -79,15 +119,19 @@ int main(int argc, char **argv)
         { 0 }
     };
     static const struct argp_child children[] = { { &bench_options_argp, 0, NULL, 0 }, { 0 } };
-    static const struct argp argp = {
-        own,  parse_option, "[sweep|overhead]", "Measures Kith. Start it with `kith run`, mpirun or srun.", children,
-        NULL, NULL
-    };
+    static const struct argp argp = { own,
+                                      parse_option,
+                                      "[sweep|overhead|groups|overlap|growth]",
+                                      "Measures Kith. Start it with `kith run`, mpirun or srun.",
+                                      children,
+                                      NULL,
+                                      NULL };
     kith_bench_options options = { .command = "sweep" };
     bench_options_init(&options.common);
     argp_parse(&argp, argc, argv, 0, NULL, &options);
 
-    int usable_cpus = bench_usable_cpus();
+    beginning at = { .heap = bench_allocated_nbytes() };
+    sched_getaffinity(0, sizeof(at.usable), &at.usable);
     int local_rank = bench_launcher_local_rank();
     if (options.common.is_pinned && local_rank >= 0) {
         bench_pin(local_rank);
@@ -98,15 +142,20 @@ int main(int argc, char **argv)
     }
     kith_init_options init = KITH_INIT_OPTIONS_INIT;
     init.backend = options.backend;
+    if (strcmp(options.command, "growth") == 0) { /* counts what it is given; elsewhere malloc is what programs have */
+        init.allocator = bench_allocator();
+    }
     kith_ctx *ctx;
+    uint64_t start = bench_ticks();
     kith_status status = kith_init(&init, &ctx);
+    at.joined_ms = bench_ticks_to_ns(bench_ticks() - start) * 1e-6;
     if (status != KITH_OK) {
         bench_kith_complain("kith_init", status);
         return 1;
     }
     int exit_status = 1;
     if (kith_size(ctx) <= BENCH_MAX_RANKS) {
-        exit_status = measure(&options, kith_world(ctx), usable_cpus);
+        exit_status = measure(&options, ctx, &at);
     } else {
         fprintf(stderr, "kith-bench: at most %d ranks\n", BENCH_MAX_RANKS);
     }

@@ -59,6 +59,8 @@ static kith_status call_kith(kith_group *group, const bench_call *call)
         return kith_all_to_all(group, call->send, call->recv, shape->block, type);
     case BENCH_BROADCAST:
         return kith_broadcast(group, shape->rank == 0 ? call->send : call->recv, shape->count, type, 0);
+    case BENCH_REDUCE:
+        return kith_reduce(group, call->send, call->recv, shape->count, type, KITH_SUM, 0);
     case BENCH_BARRIER:
         return kith_barrier(group);
     case BENCH_PING_PONG:
@@ -122,7 +124,7 @@ void bench_kith_variants(kith_group *group, bench_kith selves[BENCH_KITH_VARIANT
     static const char *const names[BENCH_KITH_VARIANTS] = { "ordinary", "mapped", "registered" };
     for (int i = 0; i < BENCH_KITH_VARIANTS; i++) {
         selves[i] = (bench_kith){ group, (bench_kith_buffers)i };
-        variants[i] = (bench_variant){ names[i], &selves[i], allocate, run, NULL };
+        variants[i] = (bench_variant){ .name = names[i], .self = &selves[i], .allocate = allocate, .run = run };
     }
 }
 

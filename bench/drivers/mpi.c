@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     bench_segment *segment = NULL;
     int status = 1;
-    if (size <= BENCH_MAX_RANKS && options.dtype != BENCH_BF16 && bench_mpi_meet(&segment, rank)) {
+    if (size <= BENCH_MAX_RANKS && bench_mpi_has(options.dtype) && bench_mpi_meet(&segment, rank)) {
         bench_peers peers;
         bench_peers_init(&peers, segment, rank, size, usable_cpus);
         bench_driver driver = { BENCH_MPI_NAME, &bench_mpi_variant, 1, &peers };

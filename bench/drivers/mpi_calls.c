@@ -20,9 +20,23 @@ static MPI_Datatype mpi_type(bench_dtype dtype)
         return MPI_DOUBLE;
     case BENCH_INT32:
         return MPI_INT32_T;
+#ifdef MPIX_BFLOAT16 /* MPICH has it from version 5 on; elsewhere bench_mpi_has() says no */
+    case BENCH_BF16:
+        return MPIX_BFLOAT16;
+#endif
     default:
         return MPI_FLOAT;
     }
+}
+
+bool bench_mpi_has(bench_dtype dtype)
+{
+#ifdef MPIX_BFLOAT16
+    (void)dtype;
+    return true;
+#else
+    return dtype != BENCH_BF16;
+#endif
 }
 
 static void ping_pong(const bench_call *call, int count, MPI_Datatype type, int partner)
@@ -61,6 +75,9 @@ static bool run(void *self, const bench_call *call)
     case BENCH_BROADCAST:
         MPI_Bcast(shape->rank == 0 ? call->send : call->recv, count, type, 0, MPI_COMM_WORLD);
         break;
+    case BENCH_REDUCE:
+        MPI_Reduce(call->send, call->recv, count, type, MPI_SUM, 0, MPI_COMM_WORLD);
+        break;
     case BENCH_BARRIER:
         MPI_Barrier(MPI_COMM_WORLD);
         break;
@@ -87,7 +104,9 @@ static bool can_run(void *self, bench_op op, size_t nbytes, int size)
     return nbytes / 4 <= INT_MAX;
 }
 
-const bench_variant bench_mpi_variant = { "raw", NULL, bench_allocate_ordinary, run, can_run };
+const bench_variant bench_mpi_variant = {
+    .name = "raw", .allocate = bench_allocate_ordinary, .run = run, .can_run = can_run
+};
 
 bool bench_mpi_meet(bench_segment **segment, int rank)
 {

@@ -27,6 +27,10 @@ typedef struct bench_variant {
     bool (*run)(void *self, const bench_call *call);
     /* NULL: runs everything. Else pure and the same on all ranks. */
     bool (*can_run)(void *self, bench_op op, size_t nbytes, int size);
+    /* Where operations do not work on the buffers themselves: send goes there before, recv comes back after what is
+     * timed. NULL: they do. False as run. */
+    bool (*push)(void *self, const bench_call *call);
+    bool (*pull)(void *self, const bench_call *call);
 } bench_variant;
 
 typedef struct bench_driver {

@@ -28,8 +28,8 @@ enum {
 
 static const struct argp_option option_rows[] = {
     { "op", KEY_OP, "LIST", 0,
-      "operations, comma-separated (all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, barrier, "
-      "ping_pong, sendrecv); default: all",
+      "operations, comma-separated (all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce, "
+      "barrier, ping_pong, sendrecv); default: all",
       0 },
     { "mode", KEY_MODE, "LIST", 0, "cold, back_to_back or both; default: cold", 0 },
     { "min", KEY_MIN, "BYTES", 0, "smallest size (suffixes k, M, G); default: 4", 0 },

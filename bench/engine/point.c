@@ -78,6 +78,16 @@ static enum phase next_phase(point_run *run, int index, enum phase phase)
     return phase;
 }
 
+static bool push(const point_run *run)
+{
+    return run->variant->push == NULL || run->variant->push(run->variant->self, &run->call);
+}
+
+static bool pull(const point_run *run)
+{
+    return run->variant->pull == NULL || run->variant->pull(run->variant->self, &run->call);
+}
+
 static void report_wrong(const point_run *run, uint32_t iteration, const bench_data_error *error)
 {
     if (atomic_exchange(&run->peers->segment->is_wrong.value, 1) == 0) {
@@ -117,6 +127,9 @@ static bool run_cold(point_run *run)
             atomic_store(&segment->phase[index & 1].value, (uint32_t)next_phase(run, index, phase));
         }
         bench_data_fill(run->data, &run->shape, iteration, run->call.send);
+        if (!push(run)) {
+            return false;
+        }
         uint64_t start = bench_release(run->peers);
         phase = (enum phase)atomic_load(&segment->phase[index & 1].value);
         if (phase == PHASE_STOP) { /* recv still holds the result of the iteration before */
@@ -127,6 +140,9 @@ static bool run_cold(point_run *run)
             return false;
         }
         uint64_t end = bench_ticks();
+        if (!pull(run)) {
+            return false;
+        }
         check(run, iteration, is_checked_fully(run, index, phase));
         if (phase == PHASE_TIMED) {
             segment->ns[run->peers->rank][run->timed] = end > start ? bench_ticks_to_ns(end - start) : 0;
@@ -162,7 +178,7 @@ static bool run_back_to_back(point_run *run)
     bench_segment *segment = run->peers->segment;
     bench_data_fill(run->data, &run->shape, 0, run->call.send);
     memset(run->call.recv, 0xff, run->shape.recv_count * run->data->nbytes);
-    if (!choose_batch(run)) {
+    if (!push(run) || !choose_batch(run) || !pull(run)) {
         return false;
     }
     check(run, 0, true);
@@ -184,6 +200,9 @@ static bool run_back_to_back(point_run *run)
             }
         }
         segment->ns[run->peers->rank][run->timed++] = bench_ticks_to_ns(bench_ticks() - start) / segment->batch;
+    }
+    if (!pull(run)) {
+        return false;
     }
     check(run, 0, true);
     return true;

@@ -5,15 +5,17 @@
 #include "cells.h"
 
 #define CELL_STRIDE (FLOOR_CELL_MAX + 2 * FLOOR_LINE)
-#define BROADCAST_CELLS 8
+#define ONE_WAY_CELLS 8
 
 void floor_cells_init(floor_cells *cells, floor_space *space)
 {
     size_t ranks = (size_t)space->size;
     *cells = (floor_cells){ .space = space };
     cells->exchange = floor_shared_memory(ranks * 2 * CELL_STRIDE);
-    cells->broadcast = floor_shared_memory(BROADCAST_CELLS * CELL_STRIDE);
+    cells->broadcast = floor_shared_memory(ONE_WAY_CELLS * CELL_STRIDE);
     cells->pair = floor_shared_memory(4 * CELL_STRIDE);
+    cells->reduce = floor_shared_memory(ranks * ONE_WAY_CELLS * CELL_STRIDE);
+    cells->summed = floor_shared_memory(sizeof(bench_flag));
     cells->taken = floor_shared_memory(ranks * sizeof(bench_flag));
 }
 
@@ -72,21 +74,50 @@ static void sendrecv(floor_cells *cells, const bench_call *call, int partner)
     memcpy(call->recv, floor_cell_get(cells->space, exchange_cell(cells, partner, sequence), nbytes, sequence), nbytes);
 }
 
+static unsigned char *reduce_cell(const floor_cells *cells, int rank, uint32_t sequence)
+{
+    return cells->reduce + ((size_t)rank * ONE_WAY_CELLS + sequence % ONE_WAY_CELLS) * CELL_STRIDE;
+}
+
 static void broadcast(floor_cells *cells, const bench_call *call)
 {
     const bench_shape *shape = call->shape;
     size_t nbytes = shape->count * sizeof(float);
     uint32_t sequence = ++cells->broadcast_count;
-    unsigned char *cell = cells->broadcast + (sequence % BROADCAST_CELLS) * CELL_STRIDE;
+    unsigned char *cell = cells->broadcast + (sequence % ONE_WAY_CELLS) * CELL_STRIDE;
     if (shape->rank != 0) {
         memcpy(call->recv, floor_cell_get(cells->space, cell, nbytes, sequence), nbytes);
         floor_publish(&cells->taken[shape->rank].value, sequence);
         return;
     }
-    for (int r = 1; r < shape->size && sequence > BROADCAST_CELLS; r++) {
-        floor_await(cells->space, &cells->taken[r].value, sequence - BROADCAST_CELLS);
+    for (int r = 1; r < shape->size && sequence > ONE_WAY_CELLS; r++) {
+        floor_await(cells->space, &cells->taken[r].value, sequence - ONE_WAY_CELLS);
     }
     floor_cell_put(cell, call->send, nbytes, sequence);
+}
+
+static void reduce(floor_cells *cells, const bench_call *call)
+{
+    const bench_shape *shape = call->shape;
+    size_t nbytes = shape->count * sizeof(float);
+    uint32_t sequence = ++cells->reduce_count;
+    if (shape->rank != 0) {
+        if (sequence > ONE_WAY_CELLS) {
+            floor_await(cells->space, &cells->summed->value, sequence - ONE_WAY_CELLS);
+        }
+        floor_cell_put(reduce_cell(cells, shape->rank, sequence), call->send, nbytes, sequence);
+        return;
+    }
+    const float *sum_so_far = call->send;
+    for (int r = 1; r < shape->size; r++) {
+        const unsigned char *from = floor_cell_get(cells->space, reduce_cell(cells, r, sequence), nbytes, sequence);
+        floor_add(call->recv, sum_so_far, (const float *)(const void *)from, shape->count, false);
+        sum_so_far = call->recv;
+    }
+    floor_publish(&cells->summed->value, sequence);
+    if (shape->size == 1) {
+        memcpy(call->recv, call->send, nbytes);
+    }
 }
 
 static void ping_pong(floor_cells *cells, const bench_call *call)
@@ -111,6 +142,9 @@ bool floor_cells_run(void *self, const bench_call *call)
     switch (call->shape->op) {
     case BENCH_BROADCAST:
         broadcast(cells, call);
+        break;
+    case BENCH_REDUCE:
+        reduce(cells, call);
         break;
     case BENCH_PING_PONG:
         if (partner >= 0) {

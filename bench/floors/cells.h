@@ -2,7 +2,7 @@
  *
  * Each rank writes its contribution into a cell of its own and reads the cells of the others. Cells are
  * double-buffered: to finish an operation a rank has seen everybody's cell of it, so nobody is more than one operation
- * behind. broadcast has no such answer: its root waits, eight cells later, until the readers have passed.
+ * behind. broadcast and reduce have no such answer: who writes waits, eight cells later, until the readers have passed.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -18,8 +18,10 @@ typedef struct floor_cells {
     unsigned char *exchange;  /* [size][2] cells */
     unsigned char *broadcast; /* [8] cells */
     unsigned char *pair;      /* ping_pong: [2 directions][2] cells */
+    unsigned char *reduce;    /* [size][8] cells */
     bench_flag *taken;        /* [size]: broadcasts read */
-    uint32_t exchange_count, broadcast_count, pair_count;
+    bench_flag *summed;       /* [1]: reductions whose cells the root has read */
+    uint32_t exchange_count, broadcast_count, reduce_count, pair_count;
 } floor_cells;
 
 /* Before the fork. */

@@ -16,7 +16,7 @@ bool floor_direct_can_run(void *self, bench_op op, size_t nbytes, int size)
     if (op == BENCH_BARRIER || (direct->is_streaming && nbytes < STREAMING_FROM)) {
         return false;
     }
-    return !direct->is_whole || op == BENCH_ALL_REDUCE;
+    return !direct->is_whole || op == BENCH_ALL_REDUCE || op == BENCH_REDUCE;
 }
 
 static const float *send_of(const floor_direct *direct, int rank)
@@ -56,6 +56,15 @@ static void sum_range(const floor_direct *direct, size_t from, size_t to, float 
     }
 }
 
+/* The elements that this rank sums: whole lines, the rest goes to the last rank. */
+static void slice_of(const bench_shape *shape, size_t *from, size_t *to)
+{
+    size_t slice = (shape->count / (size_t)shape->size + LINE_ELEMENTS - 1) / LINE_ELEMENTS * LINE_ELEMENTS;
+    size_t start = slice * (size_t)shape->rank;
+    *from = start < shape->count ? start : shape->count;
+    *to = shape->rank == shape->size - 1 || *from + slice > shape->count ? shape->count : *from + slice;
+}
+
 static void all_reduce(const floor_direct *direct, const bench_call *call)
 {
     const bench_shape *shape = call->shape;
@@ -68,10 +77,8 @@ static void all_reduce(const floor_direct *direct, const bench_call *call)
     for (int r = 0; r < shape->size; r++) {
         outs[r] = recv_of(direct, r);
     }
-    size_t slice = (shape->count / (size_t)shape->size + LINE_ELEMENTS - 1) / LINE_ELEMENTS * LINE_ELEMENTS;
-    size_t from = slice * (size_t)shape->rank;
-    from = from < shape->count ? from : shape->count;
-    size_t to = shape->rank == shape->size - 1 || from + slice > shape->count ? shape->count : from + slice;
+    size_t from, to;
+    slice_of(shape, &from, &to);
     sum_range(direct, from, to, outs, shape->size);
 }
 
@@ -115,6 +122,17 @@ static void broadcast(const floor_direct *direct, const bench_call *call)
     }
 }
 
+/* Every rank sums its slice into the root's result; whole: the root sums all of it. */
+static void reduce(const floor_direct *direct, const bench_call *call)
+{
+    float *out = recv_of(direct, 0);
+    size_t from = 0, to = call->shape->rank == 0 ? call->shape->count : 0;
+    if (!direct->is_whole && call->shape->size > 1) {
+        slice_of(call->shape, &from, &to);
+    }
+    sum_range(direct, from, to, &out, 1);
+}
+
 bool floor_direct_run(void *self, const bench_call *call)
 {
     const floor_direct *direct = self;
@@ -136,6 +154,9 @@ bool floor_direct_run(void *self, const bench_call *call)
         break;
     case BENCH_BROADCAST:
         broadcast(direct, call);
+        break;
+    case BENCH_REDUCE:
+        reduce(direct, call);
         break;
     case BENCH_PING_PONG:
         move(direct, 0, 1, shape->count);

@@ -2,7 +2,7 @@
  *
  * A barrier says that all buffers are ready, one more that all are done; between them each rank moves or reduces its
  * share straight from memory to memory. all_reduce: a rank reduces its slice into everybody's result, or (whole) all
- * of it into its own.
+ * of it into its own. reduce: its slice into the root's, or (whole) the root all of it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

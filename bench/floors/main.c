@@ -10,18 +10,13 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "../engine/clock.h"
+#include "../engine/forked.h"
 #include "../engine/session.h"
 #include "cells.h"
 #include "direct.h"
 #include "staged.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define CHUNK_SIZES 5
 #define MAX_VARIANTS 32
@@ -36,11 +31,6 @@ typedef struct floor_set {
     char names[MAX_VARIANTS][40];
     int count;
 } floor_set;
-
-typedef struct floors_options {
-    bench_options common;
-    int size;
-} floors_options;
 
 static void add_variant(floor_set *floors, const char *name, bench_variant variant)
 {
@@ -61,9 +51,11 @@ static void add_staged(floor_set *floors)
             snprintf(name, sizeof(name), "%s-%zu%s", is_halves ? "halves" : "staged", chunks[i] / 1024,
                      is_streaming ? "+stream" : "");
             *staged = (floor_staged){ &floors->space, &floors->rings[i], is_halves, is_streaming };
-            add_variant(
-                floors, name,
-                (bench_variant){ NULL, staged, floor_allocate_ordinary, floor_staged_run, floor_staged_can_run });
+            add_variant(floors, name,
+                        (bench_variant){ .self = staged,
+                                         .allocate = floor_allocate_ordinary,
+                                         .run = floor_staged_run,
+                                         .can_run = floor_staged_can_run });
         }
     }
 }
@@ -74,12 +66,16 @@ static void add_direct(floor_set *floors)
     for (int form = 0; form < 4; form++) {
         floors->direct[form] = (floor_direct){ &floors->space, form >= 2, (form & 1) != 0 };
         add_variant(floors, names[form],
-                    (bench_variant){ NULL, &floors->direct[form], floor_allocate_mapped, floor_direct_run,
-                                     floor_direct_can_run });
+                    (bench_variant){ .self = &floors->direct[form],
+                                     .allocate = floor_allocate_mapped,
+                                     .run = floor_direct_run,
+                                     .can_run = floor_direct_can_run });
     }
-    add_variant(
-        floors, "flags",
-        (bench_variant){ NULL, &floors->direct[0], floor_allocate_ordinary, floor_flags_run, floor_flags_can_run });
+    add_variant(floors, "flags",
+                (bench_variant){ .self = &floors->direct[0],
+                                 .allocate = floor_allocate_ordinary,
+                                 .run = floor_flags_run,
+                                 .can_run = floor_flags_can_run });
 }
 
 static void prepare(floor_set *floors, int size, size_t max_nbytes)
@@ -90,72 +86,19 @@ static void prepare(floor_set *floors, int size, size_t max_nbytes)
     floors->space.mapped = floor_shared_memory((size_t)size * 2 * floors->space.mapped_nbytes);
     floor_cells_init(&floors->cells, &floors->space);
     add_variant(floors, "cells",
-                (bench_variant){ NULL, &floors->cells, floor_allocate_ordinary, floor_cells_run, floor_cells_can_run });
+                (bench_variant){ .self = &floors->cells,
+                                 .allocate = floor_allocate_ordinary,
+                                 .run = floor_cells_run,
+                                 .can_run = floor_cells_can_run });
     add_staged(floors);
     add_direct(floors);
 }
 
-/* Rank 0 would wait for a dead rank for ever. */
-static void on_child(int signal_number)
-{
-    int status;
-    int saved = errno;
-    (void)signal_number;
-    while (waitpid(-1, &status, WNOHANG) > 0) {
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-            _exit(1);
-        }
-    }
-    errno = saved;
-}
-
-/* Returns the rank that this process became. */
-static int fork_ranks(int size)
-{
-    struct sigaction action = { .sa_handler = on_child, .sa_flags = SA_RESTART };
-    sigaction(SIGCHLD, &action, NULL);
-    for (int r = 1; r < size; r++) {
-        pid_t child = fork();
-        if (child < 0) {
-            fprintf(stderr, "bench: cannot start rank %d\n", r);
-            exit(1);
-        }
-        if (child == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            return r;
-        }
-    }
-    return 0;
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    floors_options *options = state->input;
-    if (key == ARGP_KEY_INIT) {
-        state->child_inputs[0] = &options->common;
-        return 0;
-    }
-    if (key != 'n') {
-        return ARGP_ERR_UNKNOWN;
-    }
-    options->size = atoi(arg);
-    if (options->size < 1 || options->size > BENCH_MAX_RANKS) {
-        argp_error(state, "-n is '%s'; it must be a number from 1 to %d", arg, BENCH_MAX_RANKS);
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    static const struct argp_option own[] = { { "ranks", 'n', "N", 0, "processes; default: 2", -1 }, { 0 } };
-    static const struct argp_child children[] = { { &bench_options_argp, 0, NULL, 0 }, { 0 } };
-    static const struct argp argp = {
-        own, parse_option, NULL, "Measures what shared memory allows on this machine.", children, NULL, NULL
-    };
     static floor_set floors;
-    floors_options options = { .size = 2 };
-    bench_options_init(&options.common);
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    bench_forked_options options;
+    bench_forked_parse(argc, argv, "Measures what shared memory allows on this machine.", &options);
     if (options.common.dtype != BENCH_F32) {
         fprintf(stderr, "bench: the floors add f32 only\n");
         return 1;
@@ -168,7 +111,7 @@ int main(int argc, char **argv)
         return 1;
     }
     prepare(&floors, options.size, options.common.max_nbytes);
-    floors.space.rank = fork_ranks(options.size);
+    floors.space.rank = bench_fork_ranks(options.size);
     floors.space.is_spinning = options.size <= usable_cpus;
     if (options.common.is_pinned) {
         bench_pin(floors.space.rank);

@@ -195,6 +195,9 @@ bool floor_staged_run(void *self, const bench_call *call)
     case BENCH_BROADCAST:
         stream(staged, send, shape->send_count, recv, NULL, shape->recv_count);
         break;
+    case BENCH_REDUCE:
+        stream(staged, send, shape->rank == 0 ? 0 : shape->count, recv, send, shape->recv_count);
+        break;
     default:
         run_pair(staged, call);
         break;

@@ -6,7 +6,7 @@
 #ifndef BENCH_GPU_LIBRARIES_H
 #define BENCH_GPU_LIBRARIES_H
 
-#include <cuda_runtime_api.h>
+#include "core/device/cuda/runtime.h"
 #include <nccl.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,22 +19,14 @@
     X(ncclAllReduce)                                                                                                   \
     X(ncclGetErrorString)
 
-#define BENCH_CUDA_FUNCTIONS(X)                                                                                        \
-    X(cudaSetDevice)                                                                                                   \
-    X(cudaDriverGetVersion)                                                                                            \
-    X(cudaRuntimeGetVersion)
-
 #define BENCH_MEMBER(function) __typeof__(function) *function;
 typedef struct bench_nccl_library {
     BENCH_NCCL_FUNCTIONS(BENCH_MEMBER)
 } bench_nccl_library;
-typedef struct bench_cuda_library {
-    BENCH_CUDA_FUNCTIONS(BENCH_MEMBER)
-} bench_cuda_library;
 #undef BENCH_MEMBER
 
-/* False, with one line in reason. */
+/* False (NULL), with one line in reason. */
 bool bench_open_nccl(bench_nccl_library *nccl, char *reason, size_t reason_nbytes);
-bool bench_open_cuda(bench_cuda_library *cuda, char *reason, size_t reason_nbytes);
+const ki_cuda *bench_open_cuda(char *reason, size_t reason_nbytes);
 
 #endif

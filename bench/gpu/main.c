@@ -60,11 +60,11 @@ void bench_card(gpu *g)
 {
     char reason[256];
     int driver = 0, runtime = 0, count = 0;
-    bench_cuda_library cuda;
-    if (!bench_open_cuda(&cuda, reason, sizeof reason))
+    const ki_cuda *cuda = bench_open_cuda(reason, sizeof reason);
+    if (cuda == NULL)
         give_up("%s", reason);
-    (void)cuda.cudaDriverGetVersion(&driver);
-    (void)cuda.cudaRuntimeGetVersion(&runtime);
+    (void)cuda->cudaDriverGetVersion(&driver);
+    (void)cuda->cudaRuntimeGetVersion(&runtime);
     must(kith_device_count(&count), "devices");
     report_part("card");
     report(g->info.name,
@@ -85,6 +85,18 @@ static const command *find_command(const char *name)
     return NULL;
 }
 
+/* For what the benchmark calls itself. */
+static void make_current(const gpu *g)
+{
+    char reason[256];
+    int before;
+    const ki_cuda *cuda = bench_open_cuda(reason, sizeof reason);
+    if (cuda == NULL)
+        give_up("%s", reason);
+    if (ki_cuda_enter(cuda, g->info.ordinal, &before) != cudaSuccess)
+        give_up("device %d cannot be made the current one", g->info.ordinal);
+}
+
 static void open_card(gpu *g, const command *c, const char *device)
 {
     kith_init_options options = KITH_INIT_OPTIONS_INIT;
@@ -97,6 +109,7 @@ static void open_card(gpu *g, const command *c, const char *device)
         must(kith_device_open(-1, &g->device), "the card");
     }
     must(kith_device_describe(g->device, &g->info), "the card");
+    make_current(g);
     must(kith_stream_create(g->device, &g->stream), "a stream");
 }
 

@@ -97,12 +97,9 @@ static void measure(comparison *c, size_t nbytes)
 static void connect_nccl(comparison *c)
 {
     char reason[256];
-    bench_cuda_library cuda;
     ncclUniqueId id;
-    if (!bench_open_nccl(&c->nccl, reason, sizeof reason) || !bench_open_cuda(&cuda, reason, sizeof reason))
+    if (!bench_open_nccl(&c->nccl, reason, sizeof reason))
         give_up("%s", reason);
-    if (cuda.cudaSetDevice(c->base.g->info.ordinal) != cudaSuccess)
-        give_up("device %d cannot be made the current one", c->base.g->info.ordinal);
     if (c->base.rank == 0)
         must_nccl(c, c->nccl.ncclGetUniqueId(&id), "ncclGetUniqueId");
     must(kith_broadcast(c->base.world, &id, sizeof id, KITH_UINT8, 0), "the unique id");

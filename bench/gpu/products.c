@@ -76,7 +76,7 @@ static void measure(gpu *g, product *p)
 static void open_handle(gpu *g, product *p)
 {
     char reason[256];
-    p->cublas = ki_cublas_open(getenv("KITH_CUBLAS_LIBRARY"), reason, sizeof reason);
+    p->cublas = ki_cublas_open(getenv("KITH_CUBLAS_LIBRARY"), 0, reason, sizeof reason);
     if (p->cublas == NULL)
         give_up("%s", reason);
     cublasStatus_t status = p->cublas->cublasCreate_v2(&p->handle);

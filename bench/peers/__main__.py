@@ -5,25 +5,27 @@
 #     python3 bench/peers --build BUILD --resume               goes on with a run that was stopped
 #     python3 bench/peers --build BUILD --report               no measurement: the tables of what was measured
 #     python3 bench/peers --build BUILD --docs docs/performance.md      writes the tables between the marks there
+#     python3 bench/peers --build BUILD --baseline OLD/peers.json       compares with an earlier run afterwards (regress.py)
 #
 # Results: BUILD/bench/peers.jsonl (rows as they come), peers.json (everything), peers.md (tables). Exit status: 0 when
-# measured and no data were wrong, whatever the targets say; 1 otherwise.
+# measured and no data were wrong, whatever the targets say; 1 otherwise, and when --baseline shows that something is slower.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import commands
 import machine
 import markdown
 import plan
+import regress
 import samples
 import targets
 import tcp
@@ -37,31 +39,21 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="fewer points and one round, under 2 minutes")
     parser.add_argument("--resume", action="store_true", help="go on with the rows that are there")
     parser.add_argument("--report", action="store_true", help="measure nothing, write the tables")
-    parser.add_argument("--sections", help="comma-separated: 2 ranks, 4 ranks, 8 ranks, mpi pair, tcp, overhead")
+    parser.add_argument("--sections", help="comma-separated: 2 ranks, 4 ranks, 8 ranks, bf16, mpi pair, tcp, overhead, groups, overlap, growth, "
+                        "256 MiB")
     parser.add_argument("--docs", help="document that gets the tables")
+    parser.add_argument("--peers", help="folder of bench/baseline/install.sh (default BUILD/bench/baseline)")
+    parser.add_argument("--baseline", help="peers.json of an earlier run to compare with")
     return parser.parse_args()
 
 
-def measure_overhead(tools, folder):
-    """The answer of `kith-bench overhead`, or None after a note."""
-    if not tools.has("kith", "kith-bench"):
-        return None
-    path = os.path.join(folder, "overhead.json")
-    command = [tools.program("kith"), "run", "-n", "2", "--bind", "none", "--", tools.program("kith-bench"), "overhead", "--json", path]
-    done = subprocess.run(command, env={**os.environ, "KITH_BACKEND_PATH": tools.modules}, capture_output=True, text=True,
-                          timeout=120, check=False)
-    if done.returncode != 0:
-        print(f"note: kith-bench overhead: {done.stderr.strip()[-300:]}", file=sys.stderr)
-        return None
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
 def measure(arguments, tools, store):
-    """All sections; returns the overhead."""
+    """All sections; returns the answers of kith-bench's commands by name."""
     minutes = 1.6 if arguments.quick else arguments.minutes
-    wanted = arguments.sections.split(",") if arguments.sections else None
-    overhead = None
+    wanted = [name.strip() for name in arguments.sections.split(",")] if arguments.sections else None
+    for sentence in tools.baseline.missing:
+        store.add({"note": sentence})
+        print(f"note: {sentence}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="kith-bench-") as folder:
         runner = Runner(store, folder)
         sections = plan.sections(tools, arguments.quick)
@@ -70,16 +62,14 @@ def measure(arguments, tools, store):
                 runner.run(section, section.share * minutes * 60)
         if wanted is None or "tcp" in wanted:
             tcp.measure(runner, tools, 0.06 * minutes * 60, arguments.quick)
-        if wanted is None or "overhead" in wanted:
-            overhead = measure_overhead(tools, folder)
-    return overhead
+        return commands.measure(tools, folder, wanted, arguments.quick)
 
 
-def write_results(arguments, store, overhead, folder, seconds):
+def write_results(arguments, tools, store, answers, folder, seconds):
     all_figures = targets.figures(store.rows)
-    verdicts = targets.verdicts(store.rows, all_figures, overhead)
+    verdicts = targets.verdicts(store.rows, all_figures, answers.get("overhead")) + commands.verdicts(answers)
     run = {"command": "make bench-peers", "date": datetime.date.today().isoformat(),
-           "minutes": seconds / 60, "machine": machine.describe(), "rows": store.rows, "notes": store.notes, "overhead": overhead}
+           "minutes": seconds / 60, "machine": machine.describe(tools.baseline), "rows": store.rows, "notes": store.notes, "answers": answers}
     text = markdown.report(run, all_figures, verdicts)
     document = {"format": "kith-bench-peers-1", **run, "figures": [f.__dict__ for f in all_figures],
                 "verdicts": [v.__dict__ for v in verdicts]}
@@ -90,6 +80,8 @@ def write_results(arguments, store, overhead, folder, seconds):
     if arguments.docs:
         markdown.put_into(arguments.docs, text)
     print("\n".join(markdown.verdict_table(verdicts)))
+    for title, contender in markdown.RATIOS:
+        print(f"\nbest peer / {title}:\n" + "\n".join(markdown.ratio_table(all_figures, contender)))
     print(f"\ntables: {os.path.join(folder, 'peers.md')}")
 
 
@@ -97,18 +89,22 @@ def main():
     arguments = parse_arguments()
     folder = os.path.join(arguments.build, "bench")
     os.makedirs(folder, exist_ok=True)
-    tools = plan.Tools(os.path.abspath(arguments.build))
+    tools = plan.Tools(os.path.abspath(arguments.build), arguments.peers and os.path.abspath(arguments.peers))
     store = samples.Store(os.path.join(folder, "peers.jsonl"), arguments.resume or arguments.report)
     started = time.monotonic()
-    overhead = next((row["overhead"] for row in store.extras if "overhead" in row), None)
+    answers = {}
+    for entry in reversed(store.extras):  # newest first there, so the newest wins
+        answers.update(entry.get("answers", {}))
     if not arguments.report:
         fresh = measure(arguments, tools, store)
-        if fresh is not None:
-            store.add({"overhead": fresh})
-            overhead = fresh
+        if fresh:
+            store.add({"answers": fresh})
+            answers.update(fresh)
         store.add({"section": "run", "seconds": store.seconds.get("run", 0) + time.monotonic() - started})
-    write_results(arguments, store, overhead, folder, store.seconds.get("run", 0))
-    return 0 if store.rows and all(row["is_right"] for row in store.rows) else 1
+    write_results(arguments, tools, store, answers, folder, store.seconds.get("run", 0))
+    is_right = bool(store.rows or answers) and all(row["is_right"] for row in store.rows)
+    is_slower = arguments.baseline is not None and regress.check(arguments.baseline, os.path.join(folder, "peers.json")) != 0
+    return 0 if is_right and not is_slower else 1
 
 
 if __name__ == "__main__":

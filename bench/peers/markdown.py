@@ -3,13 +3,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import statistics
 
+import commands
 import samples
 import targets
 
 BEGIN, END = "<!-- bench-peers begins -->", "<!-- bench-peers ends -->"
-COLUMNS = (("Kith shm", targets.ORDINARY), ("Kith shm, mapped", targets.MAPPED), ("Kith mpi", "kith-mpi/ordinary"),
-           ("Kith ucx", "kith-ucx/ordinary"), ("Open MPI", "openmpi/raw"), ("Open MPI, ucx", "openmpi-ucx/raw"),
-           ("MPICH", "mpich/raw"), ("Kith ucx, TCP", "kith-ucx-tcp/ordinary"), ("Open MPI, TCP", "openmpi-tcp/raw"))
+# A library with several settings has one column, the best of them at each size.
+COLUMNS = (("Kith shm", (targets.ORDINARY,)), ("Kith shm, mapped", (targets.MAPPED,)), ("Kith mpi", ("kith-mpi/ordinary",)),
+           ("Kith ucx", (targets.UCX,)), ("Kith shm, bf16", targets.BF16_KITH[:1]), ("Kith shm, bf16, mapped", targets.BF16_KITH[1:]),
+           ("Open MPI", ("openmpi/raw", "openmpi-ucx/raw")), ("Open MPI 5", ("openmpi5/raw", "openmpi5-ucx/raw", "openmpi5-sm/raw")),
+           ("MPICH", ("mpich/raw",)), ("MPICH 5", ("mpich5/raw", "mpich5-mpir/raw")), ("UCX", ("ucx/raw",)), ("Gloo", ("gloo/raw",)),
+           ("MPICH 5, bf16", targets.BF16_PEERS[:1]), ("Gloo, bf16", targets.BF16_PEERS[1:]), ("Kith ucx, TCP", (targets.TCP_KITH,)),
+           ("Open MPI, TCP", (targets.TCP_PEER,)))
+RATIOS = (("Kith shm", targets.ORDINARY), ("Kith shm, mapped", targets.MAPPED), ("Kith ucx", targets.UCX))
 MODES = {"cold": "each operation alone, buffers just written", "back_to_back": "operations without a pause"}
 
 
@@ -33,7 +39,7 @@ def table(heading, rows):
 
 def op_table(figures):
     """One line for each size; columns that nobody filled are left out."""
-    columns = [(title, name) for title, name in COLUMNS if any(name in f.us for f in figures)]
+    columns = [(title, names) for title, names in COLUMNS if any(name in f.us for f in figures for name in names)]
     has = {kind: any(kind in f.floors for f in figures) for kind in ("staged", "direct")}
     has_shm, has_mapped, has_tcp = (any(c in f.us for f in figures) for c in (targets.ORDINARY, targets.MAPPED, targets.TCP_KITH))
     heading = ["bytes", "cores"] + [title for title, _ in columns]
@@ -43,7 +49,7 @@ def op_table(figures):
     heading += ["Open MPI / Kith"] * has_tcp
     rows = []
     for f in sorted(figures, key=lambda f: f.nbytes):
-        row = [f"{f.nbytes:,}", f.latency_class] + [number(f.us.get(name)) for _, name in columns]
+        row = [f"{f.nbytes:,}", f.latency_class] + [number(_best(f, names)) for _, names in columns]
         row += [_floor(f, "staged")] * has["staged"] + [_floor(f, "direct")] * has["direct"]
         row += [ratio(f.speedup(targets.ORDINARY))] * has_shm
         row += [ratio(f.over_floor(targets.ORDINARY, "staged"))] * (has_shm and has["staged"])
@@ -52,6 +58,10 @@ def op_table(figures):
         row += [ratio(f.tcp_speedup())] * has_tcp
         rows.append(row)
     return table(heading, rows)
+
+
+def _best(figure, names):
+    return min((figure.us[name] for name in names if name in figure.us), default=None)
 
 
 def _floor(figure, kind):
@@ -90,6 +100,23 @@ def means_table(all_figures):
     return table(["operation", "ranks", "mode", "ordinary", "mapped", "mapped, 4 KiB up"], rows)
 
 
+def short_nbytes(nbytes):
+    for shift, suffix in ((20, "M"), (10, "k")):
+        if nbytes >= 1 << shift and nbytes % (1 << shift) == 0:
+            return f"{nbytes >> shift}{suffix}"
+    return str(nbytes)
+
+
+def ratio_table(all_figures, contender):
+    """One line for each operation and number of ranks, one column for each size: best peer / contender, cold."""
+    chosen = [f for f in all_figures if f.mode == "cold" and f.speedup(contender)]
+    sizes = sorted({f.nbytes for f in chosen})
+    found = {(f.op, f.section, f.nbytes): ratio(f.speedup(contender)) for f in chosen}
+    lines = dict.fromkeys((f.op, f.section) for f in chosen)
+    return table(["operation", "ranks"] + [short_nbytes(n) for n in sizes],
+                 [[op, section] + [found.get((op, section, n), "") for n in sizes] for op, section in lines])
+
+
 def latency_table(rows):
     found = {}
     for row in rows:
@@ -118,7 +145,7 @@ def overhead_table(overhead):
 
 
 def report(run, all_figures, verdicts):
-    """run: what __main__ collected: command, machine, rows, notes, overhead."""
+    """run: what __main__ collected: command, machine, rows, notes, answers (of kith-bench's commands, by name)."""
     rows = run["rows"]
     lines = [f"Command: `{run['command']}` on {run['date']}, {run['minutes']:.0f} minutes.", ""]
     lines += [f"- {key}: {value}" for key, value in run["machine"].items()]
@@ -127,6 +154,8 @@ def report(run, all_figures, verdicts):
               f"- involuntary context switches during measurements: {sum(row['switches'] for row in rows if row['ranks'] <= 2):,} (2 ranks)"]
     lines += ["", "### Targets", ""] + verdict_table(verdicts)
     lines += ["", "### How many times faster than the best peer (geometric mean over sizes)", ""] + means_table(all_figures)
+    for title, contender in RATIOS:
+        lines += ["", f"### Best peer / {title}, by size (1 and more: Kith is faster)", ""] + ratio_table(all_figures, contender)
     lines += ["", "### Where the two cores were", ""] + latency_table(rows)
     for section in dict.fromkeys(f.section for f in all_figures):
         if section == "mpi pair":
@@ -136,8 +165,13 @@ def report(run, all_figures, verdicts):
             lines += section_tables(all_figures, section, mode)
     if any(row["section"] == "mpi pair" for row in rows):
         lines += ["", "### The mpi backend over the raw call, in one process", ""] + pair_table(rows)
-    if run["overhead"]:
-        lines += ["", "### Starting an operation above a backend that does nothing", ""] + overhead_table(run["overhead"])
+    for name, title, rows_of in commands.TABLES:
+        if run["answers"].get(name):
+            heading, *body = rows_of(run["answers"][name])
+            lines += ["", f"### {title}", ""] + table(heading, body)
+    overhead = run["answers"].get("overhead")
+    if overhead:
+        lines += ["", "### Starting an operation above a backend that does nothing", ""] + overhead_table(overhead)
     if run["notes"]:
         lines += ["", "### Notes of the run", ""] + [f"- {note}" for note in run["notes"]]
     return "\n".join(lines) + "\n"

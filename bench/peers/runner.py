@@ -15,7 +15,7 @@ from server import Server, ServerError
 LARGE = 16 << 20      # from here on every second round is enough: these points take most of the time
 FIRST_ROUND_SECONDS = 20
 HOPELESS_FLOOR = 1.6  # a floor's variant this much above the best one is not asked again
-HOPELESS_PEER = 5.0   # nor a peer, in the oversubscribed sections
+HOPELESS_PEER = 5.0   # nor a peer, in the oversubscribed sections; nor Gloo, whose points take milliseconds
 
 
 class Runner:
@@ -47,8 +47,8 @@ class Runner:
         first = self.store.rounds(section.name)
         if spent >= seconds and first > 0:
             return
-        begin = time.monotonic() - spent
         servers = self.start(section)
+        begin = time.monotonic() - spent  # starting a dozen programs does not count: it takes as long in a short run
         try:
             turn = first
             while servers and (turn == 0 or time.monotonic() - begin < seconds):
@@ -116,11 +116,12 @@ class Runner:
         floors = [row for row in rows if row["driver"] == "floors"]
         for names in (targets.FLOOR_STAGED, targets.FLOOR_DIRECT):
             self._mark(point, [row for row in floors if row["variant"].startswith(names)], HOPELESS_FLOOR)
-        if section.ranks > 2:
-            self._mark(point, [row for row in rows if row["variant"] == "raw"], HOPELESS_PEER)
+        raw = [row for row in rows if row["variant"] == "raw"]
+        self._mark(point, raw, HOPELESS_PEER, lambda row: section.ranks > 2 or row["driver"].startswith("gloo"))
 
-    def _mark(self, point, rows, factor):
+    def _mark(self, point, rows, factor, may=lambda row: True):
         for name in {samples.row_class(row) for row in rows} - {None}:
             alike = [row for row in rows if samples.row_class(row) == name]
             best = min(row["median_us"] for row in alike)
-            self.hopeless |= {(point, samples.contender(row)) for row in alike if row["median_us"] > factor * best}
+            self.hopeless |= {(point, samples.contender(row)) for row in alike
+                              if row["median_us"] > factor * best and may(row)}

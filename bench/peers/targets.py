@@ -10,17 +10,22 @@ from dataclasses import dataclass, field
 
 import samples
 
-PEERS = ("openmpi/raw", "openmpi-ucx/raw", "mpich/raw")
-ORDINARY, MAPPED = "kith-shm/ordinary", "kith-shm/mapped"
+PEERS = ("openmpi/raw", "openmpi-ucx/raw", "mpich/raw", "openmpi5/raw", "openmpi5-ucx/raw", "openmpi5-sm/raw", "mpich5/raw",
+         "mpich5-mpir/raw", "ucx/raw", "gloo/raw")
+ORDINARY, MAPPED, UCX = "kith-shm/ordinary", "kith-shm/mapped", "kith-ucx/ordinary"
+BF16_KITH = ("kith-shm-bf16/ordinary", "kith-shm-bf16/mapped")
+BF16_PEERS = ("mpich5-bf16/raw", "gloo-bf16/raw")
+TWO_RANKS = ("2 ranks", "256 MiB")
 TCP_KITH, TCP_PEER = "kith-ucx-tcp/ordinary", "openmpi-tcp/raw"
 FLOOR_STAGED = ("cells", "staged", "halves", "flags")
 FLOOR_DIRECT = ("direct", "whole")
-JUDGED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier", "ping_pong")
+JUDGED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "barrier", "ping_pong")
 FLOOR_FACTOR = 1.3
 MAPPED_FROM = 4096
 MPI_SHARE, MPI_US = 0.03, 0.150
 SMALL_LIMIT_US = 50.0
 START_LIMIT_NS = 100.0
+BF16_FACTOR, BF16_FROM = 1.6, 1 << 20
 
 
 @dataclass
@@ -60,7 +65,7 @@ def _best_floor(us, prefixes):
 def figure(key, rows):
     """The figure of one point, or None when no row counts."""
     merged = samples.merge(rows)
-    chosen = samples.choose_class(merged, PEERS + (ORDINARY, MAPPED, TCP_KITH, TCP_PEER))
+    chosen = samples.choose_class(merged, PEERS + BF16_PEERS + BF16_KITH + (ORDINARY, MAPPED, TCP_KITH, TCP_PEER))
     if chosen is None:
         return None
     us = samples.medians(merged, chosen)
@@ -121,7 +126,7 @@ def _mean_verdict(text, chosen, contender, limit):
 
 
 def two_rank_verdicts(all_figures, mode="cold"):
-    chosen = [f for f in all_figures if f.section == "2 ranks" and f.mode == mode and f.op in JUDGED]
+    chosen = [f for f in all_figures if f.section in TWO_RANKS and f.mode == mode and f.op in JUDGED]
     large = [f for f in chosen if f.nbytes >= MAPPED_FROM]
     return [
         Verdict("shm, ordinary: as fast as the best peer at every size",
@@ -132,6 +137,8 @@ def two_rank_verdicts(all_figures, mode="cold"):
         Verdict("shm, mapped: within 1.3 times of the direct floor from 4 KiB up",
                 *_worst([(_label(f), f.over_floor(MAPPED, "direct")) for f in large], FLOOR_FACTOR, True)),
         _mean_verdict("shm, mapped: 3 times the best peer, geometric mean from 4 KiB up", large, MAPPED, 3.0),
+        Verdict("ucx inside a node, ordinary: as fast as the best peer at every size",
+                *_worst([(_label(f), f.speedup(UCX)) for f in chosen], 1.0, False)),
     ]
 
 
@@ -141,6 +148,9 @@ def oversubscribed_verdicts(all_figures):
         chosen = [f for f in all_figures if f.section == section and f.mode == "cold"]
         verdicts.append(Verdict(f"shm, {section} on fewer cores: no slower than the best peer at any size",
                                 *_worst([(_label(f), f.speedup(ORDINARY)) for f in chosen], 1.0, False)))
+        large = [f for f in chosen if f.nbytes >= MAPPED_FROM]
+        verdicts += [_mean_verdict(f"shm, {section}, ordinary: 1.5 times the best peer, geometric mean", chosen, ORDINARY, 1.5),
+                     _mean_verdict(f"shm, {section}, mapped: 3 times the best peer, geometric mean from 4 KiB up", large, MAPPED, 3.0)]
     small = [f.us[ORDINARY] for f in all_figures
              if (f.section, f.op, f.nbytes) == ("4 ranks", "all_reduce", 8) and ORDINARY in f.us]
     verdicts.append(Verdict("shm, 4 ranks: all_reduce of 8 bytes in at most 50 us", small[0] <= SMALL_LIMIT_US if small else None,
@@ -189,6 +199,32 @@ def tcp_verdict(all_figures):
     return Verdict("ucx over TCP between two namespaces: no slower than Open MPI's TCP", *_worst(pairs, 1.0, False))
 
 
+def bf16_ratios(all_figures):
+    """[(label, how many times faster an element of bf16 is)]: all_reduces of as many elements, from 1 MiB of f32."""
+    us = {(f.nbytes, name): time for f in all_figures if (f.section, f.op) == ("bf16", "all_reduce") for name, time in f.us.items()}
+    classes = {f.nbytes: f.latency_class for f in all_figures if (f.section, f.op) == ("bf16", "all_reduce")}
+    ratios = []
+    for (nbytes, name), time in sorted(us.items()):
+        half = (nbytes // 2, name.replace("kith-shm/", "kith-shm-bf16/"))
+        if name in (ORDINARY, MAPPED) and nbytes >= BF16_FROM and half in us and classes[nbytes] == classes[nbytes // 2]:
+            ratios.append((f"{name.split('/')[1]}, {nbytes // 4:,} elements, {classes[nbytes]}", time / us[half]))
+    return ratios
+
+
+def bf16_speedup(f):
+    """Kith's ordinary bf16 against the best peer that has the type."""
+    peer, own = min((f.us[name] for name in BF16_PEERS if name in f.us), default=None), f.us.get(BF16_KITH[0])
+    return peer / own if peer and own else None
+
+
+def bf16_verdicts(all_figures):
+    chosen = [f for f in all_figures if f.section == "bf16"]
+    return [Verdict("shm, bf16: all_reduce 1.6 times as fast for an element as f32, from 1 MiB of f32 up",
+                    *_worst(bf16_ratios(all_figures), BF16_FACTOR, False)),
+            Verdict("shm, bf16, ordinary: as fast as the best peer that has bf16",
+                    *_worst([(_label(f), bf16_speedup(f)) for f in chosen], 1.0, False))]
+
+
 def overhead_verdict(overhead):
     text = "starting a blocking operation: under 100 ns above the backend, no allocation"
     if not overhead:
@@ -202,4 +238,4 @@ def overhead_verdict(overhead):
 
 def verdicts(rows, all_figures, overhead):
     return (two_rank_verdicts(all_figures) + oversubscribed_verdicts(all_figures)
-            + [pair_verdict(rows), tcp_verdict(all_figures), overhead_verdict(overhead)])
+            + bf16_verdicts(all_figures) + [pair_verdict(rows), tcp_verdict(all_figures), overhead_verdict(overhead)])

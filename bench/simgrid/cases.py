@@ -1,6 +1,6 @@
 """Writes the case files of the comparison (their form: tests/topology/simgrid/cases.h).
 
-    python3 cases.py 2|8|64|steps|steps-leaf [--short]
+    python3 cases.py 2|8|64|steps|steps-leaf|growth-NODES [--short]
 
 The algorithms are those that core/algo/select_rules.h takes for 1 MiB and more, and their alternatives; the ones with a
 message for every pair of ranks stop at 64 ranks (the rules stop at 32).
@@ -49,11 +49,30 @@ def steps(machine, calls):
         print(f"phase 1 all_gather recursive_doubling {256 * MIB} 8 8 1 8 {order}")
 
 
+GROWTH = [("all_reduce", "recursive_doubling", 1024), ("all_reduce", "recursive_doubling", MIB), ("all_reduce", "rabenseifner", MIB),
+          ("all_reduce", "rabenseifner", 64 * MIB), ("all_gather", "recursive_doubling", MIB), ("reduce_scatter", "recursive_halving", MIB),
+          ("all_reduce", "ring", 64 * MIB)]
+
+
+def growth(nodes):
+    """All GPUs of so many nodes, each with a NIC of its own, in one group; as a ring one GPU of every
+    node. A ring over hops of two kinds overlaps the rounds of one with those of the other, and has no short formula."""
+    print(f"machine {nodes} 8 0 0")
+    for op, name, nbytes in GROWTH:
+        if name == "ring" and nodes == 1:
+            continue
+        group = f"{nodes} 1 8 0" if name == "ring" else f"{8 * nodes} 1 1 0"
+        print(f"case {op}/{name}/{nbytes}")
+        print(f"phase 1 {op} {name} {nbytes} {group} identity")
+
+
 def main(what, is_short):
     if what == "steps":
         steps("8 0 0", 4 if is_short else 40)
     elif what == "steps-leaf":
         steps("4 2 2", 4 if is_short else 40)
+    elif what.startswith("growth-"):
+        growth(int(what.removeprefix("growth-")))
     elif what == "64":
         collectives(64, [1, 256])
     else:

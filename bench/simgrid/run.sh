@@ -4,12 +4,14 @@
 #     bench/simgrid/run.sh --build DIR            everything, tables on standard output
 #     bench/simgrid/run.sh --build DIR --short    2 nodes, two sizes, and shorter steps: what ctest runs (test_simgrid)
 #     bench/simgrid/run.sh --build DIR --only 8   some parts: 2, 8, 64, steps, steps-leaf (in quotes for several)
+#     bench/simgrid/run.sh --build DIR --growth   8 to 1,024 ranks instead: time beside what alpha and beta say (minutes)
 #
 # DIR is a build without sanitizers in which kith_internal was built.
 #
 # What is checked, each part's result being its last line:
 #     2, 8, 64             every prediction of a collective is within 15 % of the simulation
 #     steps, steps-leaf    five placements of a TP x DP step rank alike (times within 1 % of each other are a tie)
+#     growth               times grow within 10 % of the formulas of growth.py, whose constants come from 8 and 16 ranks
 # Status 0: all of it holds. 1: something is off (lines "off: ...") or could not be simulated. 2: wrong usage.
 # 77: smpicc, smpirun or python3 is missing (Debian: libsimgrid-dev), or the build has sanitizers.
 #
@@ -21,18 +23,19 @@
 set -euo pipefail
 
 root="$(cd "$(dirname "$0")/../.." && pwd)"
-build="" parts="2 8 64 steps steps-leaf" short=""
+build="" parts="2 8 64 steps steps-leaf" short="" growth=""
 while [ $# -gt 0 ]; do
     case "$1" in
     --build) build="${2:-}"; shift; shift || true ;;
     --only) parts="${2:-}"; shift; shift || true ;;
+    --growth) growth=yes parts="growth-1 growth-2 growth-4 growth-8 growth-16 growth-32 growth-64 growth-128"; shift ;;
     --short) short="--short"; parts="2 steps steps-leaf"; shift ;;
     *) echo "run.sh: unknown argument '$1'" >&2; exit 2 ;;
     esac
 done
 for part in ${parts:-none}; do
     case "$part" in
-    2 | 8 | 64 | steps | steps-leaf) ;;
+    2 | 8 | 64 | steps | steps-leaf | growth-*) ;;
     *) echo "run.sh: no part '$part': 2, 8, 64, steps or steps-leaf" >&2; exit 2 ;;
     esac
 done
@@ -88,6 +91,11 @@ for part in $parts; do
     python3 "$root/bench/simgrid/cases.py" "$part" $short >"$work/cases"
     "$work/predict" times "$work/cases" >"$work/predicted"
     if simulate "$work/cases" >"$work/simulated"; then
+        if [ -n "$growth" ]; then
+            sed "s/^/${part#growth-} /" "$work/simulated" >>"$work/growth"
+            echo "$part: simulated"
+            continue
+        fi
         python3 "$root/bench/simgrid/table.py" "$part" "$work/predicted" "$work/simulated" || status=1
     else
         echo "off: part $part could not be simulated" >&2
@@ -95,4 +103,5 @@ for part in $parts; do
     fi
     echo "($((SECONDS - start)) s)"
 done
+[ -z "$growth" ] || python3 "$root/bench/simgrid/growth.py" "$work/growth" || status=1
 exit $status

@@ -49,6 +49,12 @@ static void shapes_say_who_sends_and_receives_what(void **state)
     shape = bench_shape_of(BENCH_BROADCAST, 48, 4, 2, 3);
     assert_int_equal(shape.send_count, 0);
     assert_int_equal(shape.recv_count, 12);
+    shape = bench_shape_of(BENCH_REDUCE, 48, 4, 0, 3);
+    assert_int_equal(shape.send_count, 12);
+    assert_int_equal(shape.recv_count, 12);
+    shape = bench_shape_of(BENCH_REDUCE, 48, 4, 2, 3);
+    assert_int_equal(shape.send_count, 12);
+    assert_int_equal(shape.recv_count, 0);
 }
 
 static void ranks_without_a_partner_watch(void **state)
@@ -82,6 +88,10 @@ static void received_elements_have_the_right_source(void **state)
     bench_shape_source(&shape, 5, &from, &index);
     assert_int_equal(from, 1);
     assert_int_equal(index, 1);
+    shape = bench_shape_of(BENCH_REDUCE, 48, 4, 0, 3);
+    bench_shape_source(&shape, 7, &from, &index);
+    assert_int_equal(from, -1);
+    assert_int_equal(index, 7);
 }
 
 int main(void)

@@ -1,6 +1,9 @@
 # tests/bench/test_peers.py - bench/peers: classes, merging, ratios, verdicts, the report, the plan, restarting.
 #
 # SPDX-License-Identifier: BSD-3-Clause
+import contextlib
+import copy
+import io
 import json
 import os
 import sys
@@ -10,8 +13,11 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "bench", "peers"))
 
+import baseline
+import commands
 import markdown
 import plan
+import regress
 import samples
 import server
 import targets
@@ -92,11 +98,12 @@ def two_ranks(ordinary, mapped, peer=(1.0, 10.0), floor=(0.4, 4.0)):
 
 
 class Verdicts(unittest.TestCase):
-    def verdicts(self, rows, overhead=None):
-        return {v.text: v for v in targets.verdicts(rows, targets.figures(rows), overhead)}
+    def verdicts(self, rows, overhead=None, answers=None):
+        made = targets.verdicts(rows, targets.figures(rows), overhead) + commands.verdicts(answers or {})
+        return {v.text: v for v in made}
 
-    def met(self, rows, beginning, overhead=None):
-        found = [v for text, v in self.verdicts(rows, overhead).items() if text.startswith(beginning)]
+    def met(self, rows, beginning, overhead=None, answers=None):
+        found = [v for text, v in self.verdicts(rows, overhead, answers).items() if text.startswith(beginning)]
         self.assertEqual(len(found), 1, beginning)
         return found[0].is_met
 
@@ -157,13 +164,75 @@ class Verdicts(unittest.TestCase):
         self.assertFalse(self.met(rows, "ucx over TCP"))
 
 
+    def test_ucx_inside_a_node_and_256_mib_are_judged_with_two_ranks(self):
+        rows = two_ranks((0.5, 5.0), (0.5, 1.2)) + [row("kith-ucx/ordinary", 0.9, nbytes=1024)]
+        self.assertTrue(self.met(rows, "ucx inside"))
+        rows += [row("gloo/raw", 1.0, section="256 MiB", nbytes=256 << 20), row("kith-ucx/ordinary", 1.1, section="256 MiB", nbytes=256 << 20),
+                 row("kith-shm/ordinary", 1.2, section="256 MiB", nbytes=256 << 20)]
+        self.assertFalse(self.met(rows, "ucx inside"))
+        self.assertFalse(self.met(rows, "shm, ordinary: as fast"))
+
+    def bf16(self, f32_us, bf16_us, peer_us=99.0):
+        return [row("kith-shm/ordinary", f32_us, section="bf16", nbytes=2 << 20),
+                row("kith-shm-bf16/ordinary", bf16_us, section="bf16", nbytes=1 << 20),
+                row("mpich5-bf16/raw", peer_us, section="bf16", nbytes=1 << 20)]
+
+    def test_bf16_is_compared_by_elements(self):
+        self.assertTrue(self.met(self.bf16(17, 10), "shm, bf16: all_reduce"))
+        self.assertFalse(self.met(self.bf16(15, 10), "shm, bf16: all_reduce"))
+        self.assertTrue(self.met(self.bf16(17, 10), "shm, bf16, ordinary"))
+        self.assertFalse(self.met(self.bf16(17, 10, 9.0), "shm, bf16, ordinary"))
+        apart = self.bf16(17, 10)
+        apart[0]["flag_before_ns"] = apart[0]["flag_after_ns"] = 240  # measured on other cores: says nothing
+        self.assertIsNone(self.met(apart, "shm, bf16: all_reduce"))
+
+    def test_groups_at_once(self):
+        answers = copy.deepcopy(ANSWERS)
+        self.assertTrue(self.met([], "two groups at once", None, answers))
+        answers["groups"]["rows"][1]["ratio"] = 1.11
+        self.assertFalse(self.met([], "two groups at once", None, answers))
+
+    def test_overlap_is_judged_by_processor_time_and_by_what_is_hidden(self):
+        answers = copy.deepcopy(ANSWERS)
+        self.assertTrue(self.met([], "16 MiB all_reduce beside a product on the same", None, answers))
+        self.assertTrue(self.met([], "16 MiB all_reduce beside a product with a free", None, answers))
+        answers["overlap"]["rows"][0]["both_cpu_us"] = 301
+        answers["overlap"]["rows"][1]["hidden_percent"] = 89
+        self.assertFalse(self.met([], "16 MiB all_reduce beside a product on the same", None, answers))
+        self.assertFalse(self.met([], "16 MiB all_reduce beside a product with a free", None, answers))
+
+    def test_memory_of_a_group_may_grow_with_its_peers(self):
+        answers = copy.deepcopy(ANSWERS)
+        self.assertTrue(self.met([], "shm, memory of one more group, heap", None, answers))
+        self.assertTrue(self.met([], "shm, memory of one more group, pages", None, answers))
+        self.assertIsNone(self.met([], "ucx, memory of one more group, heap", None, answers))
+        answers["growth"]["rows"][0]["group_heap_nbytes"] = 65536 + 256 + 1
+        self.assertFalse(self.met([], "shm, memory of one more group, heap", None, answers))
+        self.assertTrue(self.met([], "shm, memory of one more group, pages", None, answers))
+
+
+def growth_row(ranks, heap):
+    return {"backend": "shm", "ranks": ranks, "all_reduce_us": 1.0, "barrier_us": 1.0, "join_ms": 9.0, "group_us": 100.0, "heap_nbytes": heap,
+            "group_heap_nbytes": heap, "resident_nbytes": 1e5, "group_resident_nbytes": 1e4, "group_mapped_nbytes": 1e6}
+
+
+ANSWERS = {
+    "groups": {"rows": [{"nbytes": 1024, "tp_us": 9.0, "dp_us": 10.0, "both_us": 9.9, "ratio": 0.99},
+                        {"nbytes": 4096, "tp_us": 9.0, "dp_us": 10.0, "both_us": 11.0, "ratio": 1.1}]},
+    "overlap": {"rows": [{"arrangement": name, "nbytes": 16 << 20, "compute_us": 100, "comm_us": 70, "both_us": 107, "hidden_percent": 90,
+                          "compute_cpu_us": 200, "comm_cpu_us": 100, "both_cpu_us": 300} for name in ("same cores", "free core")]},
+    "growth": {"rows": [growth_row(2, 65536 + 256), growth_row(64, 65536 + 63 * 256)]},
+    "overhead": {"rows": [{"call": "barrier", "min_ns": 1, "median_ns": 50.0, "allocations": 0}]},
+}
+
+
 class Report(unittest.TestCase):
     def setUp(self):
         self.rows = two_ranks((0.5, 5.0), (0.5, 1.2))
         self.figures = targets.figures(self.rows)
         run = {"command": "make bench-peers", "date": "2000-01-01", "minutes": 3, "machine": {"processor": "one"}, "rows": self.rows,
-               "notes": ["a note"], "overhead": {"rows": [{"call": "barrier", "min_ns": 1, "median_ns": 50.0, "allocations": 0}]}}
-        self.text = markdown.report(run, self.figures, targets.verdicts(self.rows, self.figures, run["overhead"]))
+               "notes": ["a note"], "answers": ANSWERS}
+        self.text = markdown.report(run, self.figures, targets.verdicts(self.rows, self.figures, ANSWERS["overhead"]))
 
     def test_every_table_is_rectangular(self):
         lines = self.text.splitlines()
@@ -192,6 +261,115 @@ class Report(unittest.TestCase):
                 markdown.put_into(path, "new\n")
 
 
+    def test_a_library_with_several_settings_has_one_column(self):
+        rows = self.rows + [row("openmpi5/raw", 7.0, nbytes=65536), row("openmpi5-sm/raw", 6.0, nbytes=65536), row("gloo/raw", 900.0, nbytes=65536)]
+        line = next(line for line in markdown.op_table(targets.figures(rows)) if line.startswith("| 65,536 |"))
+        self.assertEqual([cell.strip() for cell in line.strip("|").split("|")][2:7], ["5", "1.2", "10", "6", "900"])
+        self.assertEqual(targets.figures(rows)[1].best_peer, "openmpi5-sm/raw")
+
+    def test_ratios_have_a_line_for_an_operation_and_a_column_for_a_size(self):
+        rows = self.rows + [row("openmpi/raw", 3.0, section="4 ranks", nbytes=64), row("kith-shm/ordinary", 4.0, section="4 ranks", nbytes=64)]
+        lines = markdown.ratio_table(targets.figures(rows), targets.ORDINARY)
+        self.assertEqual(lines[0], "| operation | ranks | 64 | 1k | 64k |")
+        self.assertEqual(lines[2:], ["| all_reduce | 2 ranks |  | 2.00 | 2.00 |", "| all_reduce | 4 ranks | 0.75 |  |  |"])
+
+    def test_the_commands_have_tables(self):
+        self.assertIn("| 4,096 | 9.0 | 10.0 | 11.0 | 1.10 |", self.text)
+        self.assertIn("| free core | 100 | 70 | 107 | 90 % | 200 | 100 | 300 |", self.text)
+        self.assertIn("| shm | 64 | 9 | 1.00 | 1.00 | 100 | 80 |", self.text)
+
+
+class Baseline(unittest.TestCase):
+    def test_what_is_not_there_is_told_with_the_way_to_get_it(self):
+        python, os.environ["KITH_BENCH_PYTHON"] = os.environ.get("KITH_BENCH_PYTHON"), "/nowhere/python"
+        self.addCleanup(lambda: os.environ.update(KITH_BENCH_PYTHON=python) if python else os.environ.pop("KITH_BENCH_PYTHON"))
+        with tempfile.TemporaryDirectory() as empty:
+            found = baseline.Baseline(empty, empty)
+            self.assertEqual(found.commands(2) if found.python is None else [], [])
+        text = "\n".join(found.missing)
+        for name in ("Open MPI 5: not there: no bin/bench-openmpi5", "MPICH 5: not there", "UCX: not there", "Gloo: not there"):
+            self.assertIn(name, text)
+        self.assertIn(baseline.INSTALL, text)
+
+    def test_peers_that_are_there_are_commands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("bin/bench-openmpi5", "openmpi5/bin/mpirun", "bin/bench-ucx"):
+                os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
+                with open(os.path.join(folder, path), "w", encoding="utf-8"):
+                    os.chmod(os.path.join(folder, path), 0o755)
+            found = baseline.Baseline(folder, folder)
+            found.python = None
+            self.assertEqual([c.name for c in found.commands(2)], ["openmpi5", "openmpi5-ucx", "openmpi5-sm", "ucx"])
+            self.assertEqual([c.name for c in found.commands(4, False)], ["openmpi5", "openmpi5-ucx"])
+            self.assertEqual(found.commands(4)[0].command[-3:-1], ["-n", "4"])
+
+
+class Regressions(unittest.TestCase):
+    """Two runs of three rounds at eight sizes, with one percent of noise."""
+
+    def rows(self, kith=1.0, machine=1.0, slow_sizes=()):
+        made = []
+        for size in range(8):
+            for turn, noise in enumerate((0.99, 1.0, 1.01)):
+                own = kith if size in slow_sizes or not slow_sizes else 1.0
+                made += [row("kith-shm/ordinary", (size + 1) * machine * own * noise, nbytes=4 << size, turn=turn),
+                         row("openmpi/raw", 2 * (size + 1) * machine * noise, nbytes=4 << size, turn=turn),
+                         row("floors/direct", 0.5 * (size + 1) * machine * noise, nbytes=4 << size, turn=turn)]
+        return made
+
+    def is_slower(self, old, new):
+        return any(found[-1] for found in regress.summaries(regress.compare(old, new)))
+
+    def test_a_slower_library_is_found(self):
+        self.assertFalse(self.is_slower(self.rows(), self.rows()))
+        self.assertTrue(self.is_slower(self.rows(), self.rows(kith=1.2)))
+        self.assertTrue(self.is_slower(self.rows(), self.rows(kith=1.3, slow_sizes=(2, 3))))
+
+    def test_a_slower_machine_is_none_of_its_business(self):
+        self.assertFalse(self.is_slower(self.rows(), self.rows(machine=1.5)))
+        self.assertTrue(self.is_slower(self.rows(), self.rows(kith=1.2, machine=0.8)))
+
+    def test_what_noise_explains_is_no_regression(self):
+        self.assertFalse(self.is_slower(self.rows(), self.rows(kith=1.03)))
+        self.assertFalse(self.is_slower(self.rows(), self.rows(kith=1.3, slow_sizes=(2,))))
+        noisy = self.rows()
+        for entry in noisy:
+            entry["median_us"] *= (0.7, 1.0, 1.3)[entry["round"]]
+        self.assertFalse(self.is_slower(noisy, self.rows(kith=1.2)))
+
+    def test_a_faster_library_is_told(self):
+        changes = regress.compare(self.rows(), self.rows(kith=0.7))
+        self.assertEqual({c.verdict() for c in changes}, {"faster"})
+        self.assertAlmostEqual(changes[0].ratio, 0.7)
+
+    def test_other_cores_are_another_point(self):
+        far = self.rows(kith=5.0)
+        for entry in far:
+            entry["flag_before_ns"] = entry["flag_after_ns"] = 240
+        self.assertEqual(regress.compare(self.rows(), far), [])
+
+    def check(self, old, new):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out, \
+                contextlib.redirect_stderr(io.StringIO()) as errors:
+            paths = [os.path.join(folder, name) for name in ("old.json", "new.json")]
+            for path, rows in zip(paths, (old, new)):
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump({"format": regress.FORMAT, "rows": rows}, file)
+            return regress.check(*paths), out.getvalue() + errors.getvalue()
+
+    def test_exit_statuses(self):
+        self.assertEqual(self.check(self.rows(), self.rows())[0], 0)
+        status, text = self.check(self.rows(), self.rows(kith=1.2))
+        self.assertEqual(status, 1)
+        self.assertRegex(text, r"kith-shm/ordinary +2 ranks +all_reduce +8 +1.200 +8  SLOWER")
+        self.assertIn("slower: kith-shm/ordinary, 2 ranks, all_reduce 4 B, cold, near: 1.20", text)
+        status, text = self.check(self.rows(), [])
+        self.assertEqual(status, 2)
+        self.assertIn("no results of bench-peers", text)
+        other = [dict(entry, op="barrier") for entry in self.rows()]
+        self.assertEqual(self.check(self.rows(), other)[0], 2)
+
+
 class Plan(unittest.TestCase):
     def test_points_are_unique_and_blocks_whole(self):
         for ranks in (2, 4, 8):
@@ -206,6 +384,9 @@ class Plan(unittest.TestCase):
         points = plan.points(("all_reduce",), 2, plan.SIZES, ("cold",))
         self.assertEqual([p.nbytes for p in points][:3], [4, 16, 64])
         self.assertEqual(points[-1].nbytes, 64 << 20)
+
+    def test_bf16_has_a_partner_with_as_many_elements_for_every_size_of_f32_from_1_mib(self):
+        self.assertTrue(all(n // 2 in plan.BF16_SIZES for n in plan.BF16_SIZES if n >= targets.BF16_FROM))
 
 
 FAKE_SERVER = """
@@ -287,6 +468,8 @@ class Running(unittest.TestCase):
                 row("floors/halves-16", 4.0, flag=(240, 240)), row("floors/direct", 9.0), row("mpich/raw", 99.0)]
         runner._mark_hopeless(self.section([point]), point, rows)
         self.assertEqual(runner.hopeless, {(point, "floors/halves-4")})
+        runner._mark_hopeless(self.section([point]), point, [row("openmpi/raw", 1.0), row("gloo/raw", 900.0)])
+        self.assertEqual(runner.hopeless, {(point, "floors/halves-4"), (point, "gloo/raw")})
 
     def test_rows_are_json_lines(self):
         self.run_section(self.section([plan.Point("all_reduce", 64)]), 0)

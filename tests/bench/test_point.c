@@ -32,7 +32,26 @@ typedef struct fake_all_reduce {
     exchange *shared;
     enum fault fault;
     int calls, faulty_call;
+    bool is_away; /* works on the arrays here, not on the engine's buffers */
+    float send[COUNT], recv[COUNT];
+    int pushes, pulls;
 } fake_all_reduce;
+
+static bool push(void *self, const bench_call *call)
+{
+    fake_all_reduce *fake = self;
+    memcpy(fake->send, call->send, call->shape->send_count * sizeof(float));
+    fake->pushes++;
+    return true;
+}
+
+static bool pull(void *self, const bench_call *call)
+{
+    fake_all_reduce *fake = self;
+    memcpy(call->recv, fake->recv, call->shape->recv_count * sizeof(float));
+    fake->pulls++;
+    return true;
+}
 
 /* all_reduce with the engine's own barrier. */
 static bool run(void *self, const bench_call *call)
@@ -40,13 +59,14 @@ static bool run(void *self, const bench_call *call)
     fake_all_reduce *fake = self;
     size_t count = call->shape->count;
     int slot = fake->calls & 1;
-    memcpy(fake->shared->values[slot][call->shape->rank], call->send, count * sizeof(float));
+    memcpy(fake->shared->values[slot][call->shape->rank], fake->is_away ? fake->send : call->send,
+           count * sizeof(float));
     bench_barrier(fake->peers);
     bool is_faulty_now = fake->calls++ == fake->faulty_call;
     if (fake->fault == NOTHING_RECEIVED || (fake->fault == STALE && is_faulty_now)) {
         return true;
     }
-    float *recv = call->recv;
+    float *recv = fake->is_away ? fake->recv : call->recv;
     for (size_t i = 0; i < count; i++) {
         recv[i] = 0;
         for (int r = 0; r < call->shape->size; r++) {
@@ -60,7 +80,7 @@ static bool run(void *self, const bench_call *call)
 }
 
 /* Runs a point on `size` processes and gives rank 0's result. faulty_call: which call goes wrong; -1: see fault. */
-static bench_result run_point(int size, bench_mode mode, enum fault fault, int faulty_call)
+static bench_result run_fake(int size, bench_mode mode, fake_all_reduce *fake)
 {
     static float send[COUNT], recv[COUNT];
     bench_segment *segment = bench_segment_for_children();
@@ -73,8 +93,11 @@ static bench_result run_point(int size, bench_mode mode, enum fault fault, int f
     }
     bench_peers peers;
     bench_peers_init(&peers, segment, rank, size, bench_usable_cpus());
-    fake_all_reduce fake = { &peers, shared, fault, 0, faulty_call };
-    bench_variant variant = { "fake", &fake, NULL, run, NULL };
+    fake->peers = &peers;
+    fake->shared = shared;
+    bench_variant variant = { .name = "fake", .self = fake, .run = run };
+    variant.push = fake->is_away ? push : NULL;
+    variant.pull = fake->is_away ? pull : NULL;
     bench_driver driver = { "test", &variant, 1, &peers };
     bench_data data;
     bench_data_init(&data, BENCH_F32);
@@ -94,6 +117,25 @@ static bench_result run_point(int size, bench_mode mode, enum fault fault, int f
     munmap(shared, sizeof(*shared));
     munmap(segment, sizeof(*segment));
     return result;
+}
+
+static bench_result run_point(int size, bench_mode mode, enum fault fault, int faulty_call)
+{
+    fake_all_reduce fake = { .fault = fault, .faulty_call = faulty_call };
+    return run_fake(size, mode, &fake);
+}
+
+static void data_may_be_away_from_the_engine(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < BENCH_MODE_COUNT; mode++) {
+        fake_all_reduce fake = { .faulty_call = -1, .is_away = true };
+        assert_true(run_fake(2, (bench_mode)mode, &fake).is_right);
+        assert_true(fake.pushes > 0 && fake.pulls > 0);
+        assert_true(mode != BENCH_COLD || fake.pulls == fake.calls); /* every iteration's result was looked at */
+        fake = (fake_all_reduce){ .faulty_call = -1, .is_away = true, .fault = ONE_ELEMENT };
+        assert_false(run_fake(2, (bench_mode)mode, &fake).is_right);
+    }
 }
 
 static void right_operations_are_right(void **state)
@@ -150,6 +192,7 @@ int main(void)
     bench_clock_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_operations_are_right),
+        cmocka_unit_test(data_may_be_away_from_the_engine),
         cmocka_unit_test(one_wrong_element_on_one_rank_is_found),
         cmocka_unit_test(an_operation_that_does_nothing_is_found),
         cmocka_unit_test(a_stale_result_in_any_iteration_is_found),
