@@ -7,19 +7,30 @@ _kith_backends() {
         sed -E 's/.*"([a-z0-9_]+)"$/\1/' | sort -u
 }
 
+_kith_bench_ops() {
+    echo all_reduce reduce_scatter reduce_scatter_v all_gather all_gather_v broadcast reduce gather gather_v scatter \
+        scatter_v all_to_all all_to_all_v barrier ping_pong bidirectional many_to_one ring_exchange all_pairs
+}
+
 # Words that may follow an option; fails for options without a list of values.
 _kith_values() {
     case "$1" in
     --backend) _kith_backends ;;
     --bind) echo compact spread none ;;
-    --buffers) echo ordinary mapped registered ;;
-    --op) echo all_reduce reduce_scatter all_gather all_to_all broadcast barrier ping_pong sendrecv ;;
-    --mode) echo cold back_to_back both ;;
+    --redop) echo sum avg prod min max band bor bxor ;;
+    --place) echo in out both ;;
+    --group) echo world each all ;;
+    --memory)
+        case "${COMP_WORDS[1]}" in
+        bench) echo host mapped device ;;
+        *) return 1 ;;
+        esac
+        ;;
     --dtype)
         case "${COMP_WORDS[1]}" in
         plan) echo bf16 f16 f32 fp8 ;;
         train | generate) echo f32 f64 bf16 f16 ;;
-        *) echo f32 f64 bf16 int32 ;;
+        *) echo f32 f64 bf16 f16 f8e4m3 f8e5m2 int8 uint8 int16 uint16 int32 uint32 int64 uint64 ;;
         esac
         ;;
     --model)
@@ -55,7 +66,7 @@ _kith() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}" words i
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run info topo flight bench plan schedule train generate help --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "run info topo flight bench compare plan schedule train generate tune help --help --version" -- "$current")
         return
     fi
     # Behind "--" of kith run comes a command line of its own.
@@ -82,14 +93,20 @@ _kith() {
         ;;
     flight) words="--json --help" ;;
     bench)
-        words="--backend --buffers --op --mode --min --max --factor --dtype --budget-ms --min-iterations"
-        words+=" --max-iterations --rounds --label --variants --json --csv --serve --no-pin --help sweep overhead"
+        words="-n --ranks --backend --sizes --min --max --factor --dtype --redop --place --root --mesh --group --memory"
+        words+=" --non-blocking --overlap --budget --no-check --timeout --json --csv --save --quiet"
+        words+=" --links --model-fit --constants --help $(_kith_bench_ops)"
+        case "$previous" in --save | --model-fit) words="" ;; esac
+        ;;
+    compare)
+        words="--baseline --threshold --csv --html --svg --png --help"
+        case "$previous" in --baseline | --csv | --html | --svg | --png) words="" ;; esac
         ;;
     plan)
         words="--model --config --list --tp --pp --dp --cp --ep --order --sp --zero --schedule --chunks --batch"
         words+=" --microbatches --global-batch --seq --dtype --recompute --flash --input --nodes --gpu --peak"
-        words+=" --efficiency --memory --search --world --top --format --help"
-        case "$previous" in --config | --input) words="" ;; esac
+        words+=" --efficiency --memory --constants --search --world --top --format --help"
+        case "$previous" in --config | --input | --constants) words="" ;; esac
         ;;
     schedule)
         words="--kind --ranks --microbatches --chunks --group-size --warmup-factor --fifo --forward-only --memory-bound"
@@ -114,15 +131,21 @@ _kith() {
         words+=" --temperature --greedy --top-k --seed --threads --timeout --help"
         case "$previous" in --checkpoint | --model | --prompt-file) words="" ;; esac
         ;;
-    help) words="run info topo flight bench plan schedule train generate" ;;
+    tune)
+        words="-n --ranks --backend --ops --sizes --budget --output --fit --constants --svg --predict --calibration --help"
+        case "$previous" in --output | --fit | --svg | --calibration) words="" ;; esac
+        ;;
+    help) words="run info topo flight bench compare plan schedule train generate tune" ;;
     *) words="" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
     case "${COMP_WORDS[1]} $previous" in
-    "flight "* | "topo "* | "plan --config" | "plan --input" | "schedule --import" | "schedule --profile" | "schedule --output" | \
+    "flight "* | "topo "* | "compare "* | "plan --config" | "plan --input" | "plan --constants" | "schedule --import" | "schedule --profile" | "schedule --output" | \
         "train --model" | "train --text" | "train --tokens" | "train --validation" | "train --weights" | "train --save" | \
         "train --resume" | "train --json-log" | "train --trace" | "train --timeline" | \
-        "generate --checkpoint" | "generate --model" | "generate --prompt-file")
+        "generate --checkpoint" | "generate --model" | "generate --prompt-file" | \
+        "bench --model-fit" | "tune --output" | "tune --fit" | "tune --svg" | \
+        "tune --calibration")
         mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current")
         ;;
     esac

@@ -25,10 +25,7 @@ subcommands="$("$KITH_BIN" --help | sed -n '/^Subcommands:/,/^$/p' | awk '/^  [a
 for name in $subcommands; do
     page="$KITH_SOURCE_DIR/docs/man/kith-$name.1"
     [ -e "$page" ] || { fail "no manual page for kith $name"; continue; }
-    # kith bench hands over to a program of its own, which knows its options
-    if [ "$name" = bench ]; then help=("$KITH_BUILD_DIR/bin/kith-bench" --help); else help=("$KITH_BIN" help "$name"); fi
-    [ -x "${help[0]}" ] || continue
-    options="$("${help[@]}" 2>&1 | sed '/^Example:/,$d' | long_options | grep -vxE -- '--(help|usage|version)')"
+    options="$("$KITH_BIN" help "$name" 2>&1 | sed '/^Example:/,$d' | long_options | grep -vxE -- '--(help|usage|version)')"
     difference="$(diff <(printf '%s\n' "$options") <(page_options "$page" | grep -vx -- --help))" ||
         fail "kith $name: help (<) and manual page (>) differ:"$'\n'"$difference"
     for completion in kith.bash _kith; do
