@@ -30,10 +30,12 @@ extern const ki_command ki_command_info;
 extern const ki_command ki_command_topo;
 extern const ki_command ki_command_flight;
 extern const ki_command ki_command_bench;
+extern const ki_command ki_command_compare;
 extern const ki_command ki_command_plan;
 extern const ki_command ki_command_schedule;
 extern const ki_command ki_command_train;
 extern const ki_command ki_command_generate;
+extern const ki_command ki_command_tune;
 
 /* Prints "kith NAME: sentence" and where help is to stderr. Returns KI_EXIT_USAGE. */
 int ki_usage_error(const ki_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -8,6 +8,7 @@
 
 #include <kith/version.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const ki_command *const commands[] = {
@@ -16,10 +17,12 @@ static const ki_command *const commands[] = {
     &ki_command_topo,
     &ki_command_flight,
     &ki_command_bench,
+    &ki_command_compare,
     &ki_command_plan,
     &ki_command_schedule,
     &ki_command_train,
     &ki_command_generate,
+    &ki_command_tune,
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
@@ -94,6 +97,19 @@ static int finish(int status)
     return KI_EXIT_USAGE;
 }
 
+static bool uses_streams(const ki_command *command)
+{
+    return command == &ki_command_train || command == &ki_command_generate || command == &ki_command_bench;
+}
+
+/* CUDA has 8 queues for streams unless it is told before it starts. More streams share them, and then work waits for
+ * other streams' work that it has nothing to do with: over several ranks, which wait for each other, in a circle. A
+ * rank has streams of its layers, of copies and of every group with NCCL. */
+static void take_queues(void)
+{
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -107,5 +123,6 @@ int main(int argc, char **argv)
     const ki_command *command = command_find(name);
     if (command == NULL) return unknown_command(name);
     if (wants_help(argc - 1, argv + 1)) return finish(print_help(name));
+    if (uses_streams(command)) take_queues();
     return finish(command->run(argc - 1, argv + 1));
 }
