@@ -2,7 +2,7 @@
 # tests/layers/cuda_kernels.sh - looks at what nvcc made of the kernels: no spills, no memory of a thread's own, and
 # accesses of 16 bytes in those that memory bounds.
 #
-# usage: cuda_kernels.sh <folder with *.ptxas and *.ptx> [more folders with *.ptxas...]
+# usage: cuda_kernels.sh <folder of the layers' *.ptxas and *.ptx> <folder of those of reductions>
 #
 # SPDX-License-Identifier: BSD-3-Clause
 set -euo pipefail
@@ -86,6 +86,11 @@ for pair in f32_f32 f64_f64 bf16_bf16 f16_f16 bf16_f32 f32_bf16 f16_f32 f32_f16;
     wide elements "ki_add_$pair" load store
     wide elements "ki_copy_$pair" load store
     wide rows "ki_add_rows_$pair" load store
+done
+
+folder="$2"
+for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 f16 bf16 f32 f64 f8e4m3 f8e5m2; do
+    wide reduce "ki_reduce_$type" load store
 done
 
 [ "$failed" = 0 ] && echo "$kernels kernels: no spills, no stack; accesses are wide"

@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { WARP = 32, THREADS = 256, MOST_BLOCKS = 1 << 20, MAX_DEVICES = 64 };
+/* A thread takes 16 bytes at a time: EACH elements, more or less. */
+enum { WARP = 32, THREADS = 256, EACH = 4, MOST_BLOCKS = 1 << 20, MAX_DEVICES = 64 };
 
 __asm__(".pushsection .rodata\n"
         ".balign 64\n"
@@ -74,9 +75,10 @@ kith_status ki_cuda_reduce(int ordinal, void *stream, const ki_device_reduce *wh
                                   .ranks = what->ranks };
     cudaKernel_t kernel = NULL;
     cudaError_t error = find(call.cuda, ordinal, what->dtype, &kernel);
-    const size_t threads = what->count < THREADS ? (what->count + WARP - 1) / WARP * WARP : THREADS;
+    const size_t work = what->count / EACH + 1;
+    const size_t threads = work < THREADS ? (work + WARP - 1) / WARP * WARP : THREADS;
     if (error == cudaSuccess && what->count > 0) {
-        const size_t blocks = (what->count + threads - 1) / threads;
+        const size_t blocks = (work + threads - 1) / threads;
         void *arguments[] = { (void *)(uintptr_t)&args };
         error = call.cuda->cudaLaunchKernel((const void *)kernel,
                                             (dim3){ (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1 },
