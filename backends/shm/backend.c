@@ -16,7 +16,7 @@ static const kith_be_setting settings[] = {
     { "shm_memfd", "auto", "anonymous memory for the arenas of groups: auto (a file where it is refused), off", 1 },
     { "shm_dir", "/dev/shm", "folder for shared memory files, used where anonymous memory is refused or off", 0 },
     { "shm_cma", "auto",
-      "process_vm_readv and process_vm_writev for large buffers: auto (where a probe succeeds and they are "
+      "process_vm_readv and process_vm_writev for large buffers: auto (where a probe succeeds and they turn out "
       "faster), off, always (where a probe succeeds)",
       1 },
     { "shm_mapped", "auto", "work straight in mapped buffers (kith_mem_alloc, threads): auto, off", 1 },

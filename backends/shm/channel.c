@@ -4,6 +4,9 @@
  */
 #include "channel.h"
 
+/* Above, a copy from buffer to buffer is worth the hand-shake. */
+#define EAGER_MOST 16384
+
 size_t shm_channel_nbytes(const shm_sizes *sizes)
 {
     return shm_round_up(sizeof(shm_channel_head), 128) + (size_t)sizes->channel_lines * sizeof(shm_message_line) +
@@ -31,7 +34,7 @@ kith_status shm_channels_create(shm_group *group)
     }
     all->line_count = group->sizes.channel_lines;
     all->byte_count = group->sizes.channel_nbytes;
-    all->eager_nbytes = (size_t)group->sizes.channel_nbytes / 4;
+    all->eager_nbytes = shm_min((size_t)group->sizes.channel_nbytes / 4, EAGER_MOST);
     for (int r = 0; r < group->size; r++) {
         shm_channel *channel = &all->of[r];
         channel->peer = r;

@@ -108,6 +108,7 @@ typedef struct shm_message {
     bool is_requested;       /* TAKING: the sender was asked for the pieces */
     unsigned char *far_side; /* DIRECT: the other buffer as mapped here; REMOTE: its address there */
     size_t piece_nbytes;
+    int64_t started_ns; /* TAKING: of a trial (trial.c); 0: it is none */
 } shm_message;
 
 _Static_assert(sizeof(shm_message) <= sizeof(kith_be_slot), "a message fits into the core's slot");
@@ -146,6 +147,7 @@ typedef struct shm_channel {
     uint64_t lines_received;
     shm_message_list posted;
     shm_early *early, *early_last;
+    shm_trial trials[SHM_TRIAL_CLASSES]; /* of long messages */
 } shm_channel;
 
 typedef struct shm_channels {

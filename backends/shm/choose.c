@@ -1,7 +1,7 @@
 /* backends/shm/choose.c - which way a larger collective goes when that depends on where the ranks' buffers lie.
  *
  * Every rank publishes a descriptor of its buffers in its cell's first line, with what it allows (shm_reach): the
- * least that a rank allows decides. All mapped: direct. Else, for sizes where it pays and where the kernel permits it:
+ * least that a rank allows decides. All mapped: direct. Else, where the kernel permits it and it is faster (trial.c):
  * remote. Else as if there were no descriptors. A rank that allows too little for what could still come of it knows
  * the answer and goes on at once; the others wait for all descriptors. So all come to the same answer, and only those
  * wait that may gain from it.
@@ -13,9 +13,6 @@
  */
 #include "internal.h"
 
-#define REMOTE_FAR_NBYTES 65536 /* see is_remote_better() */
-#define REMOTE_EXCHANGE_NBYTES 4194304
-
 enum { PHASE_PUBLISH, PHASE_DESCRIPTORS, PHASE_TAKE };
 
 /* Equal on all ranks, since regions are made and freed in the same order everywhere. */
@@ -24,8 +21,7 @@ static bool can_map(const shm_group *group)
     return group->instance->settings.use_mapped && (group->is_one_process || group->region_count > 0);
 }
 
-/* Bytes that a rank would put into its cell. */
-static size_t cell_share(const shm_group *group)
+size_t shm_share_nbytes(const shm_group *group)
 {
     size_t block = group->coll.block_nbytes, ranks = (size_t)group->size;
     if (group->coll.traits->is_multicast)
@@ -33,37 +29,12 @@ static size_t cell_share(const shm_group *group)
     return block > SIZE_MAX / ranks ? SIZE_MAX : block * (ranks - 1);
 }
 
-/* Is going through the kernel faster than through the rings? Measured: where the two cores are far apart, since two
- * copies become one; and where ranks that take turns on a core exchange more than the cache holds. Two near cores are
- * faster through a ring that stays in the cache; reductions read the rings while they compute, which costs nothing
- * extra. A pure function of agreed values. */
-static bool is_remote_better(const shm_group *group)
-{
-    const shm_traits *traits = group->coll.traits;
-    if (!group->has_remote || shm_cells_fits(group))
-        return false;
-    if (group->instance->settings.is_cma_forced)
-        return true;
-    if (traits->is_reducing)
-        return false;
-    if (group->is_oversubscribed)
-        return group->coll.args->kind == KITH_ALL_TO_ALL && shm_result_nbytes(group) >= REMOTE_EXCHANGE_NBYTES;
-    return group->is_far && cell_share(group) >= REMOTE_FAR_NBYTES;
-}
-
-bool shm_choose_depends_on_distance(const shm_group *group)
-{
-    const shm_traits *traits = group->coll.traits;
-    return !traits->is_reducing && !traits->has_own_sizes && cell_share(group) >= REMOTE_FAR_NBYTES &&
-           !shm_cells_fits(group);
-}
-
 bool shm_choose_applies(const shm_group *group)
 {
     const shm_coll *coll = &group->coll;
     if (coll->traits->has_own_sizes)
         return false;
-    return can_map(group) ? cell_share(group) > group->direct_nbytes : is_remote_better(group);
+    return can_map(group) ? shm_share_nbytes(group) > group->direct_nbytes : group->coll.wants_remote;
 }
 
 /* The memory between the lowest and the highest byte of the blocks. */
@@ -184,7 +155,7 @@ static void start(shm_group *group)
     shm_cell *cell = shm_cell_of(group, group->rank, coll->number);
     cell->about.payload = 0;
     shm_reach reach = write_descriptor(group, cell);
-    if (reach == SHM_REACH_MAPPED || (reach == SHM_REACH_REMOTE && is_remote_better(group))) {
+    if (reach == SHM_REACH_MAPPED || (reach == SHM_REACH_REMOTE && group->coll.wants_remote)) {
         coll->phase = PHASE_DESCRIPTORS;
         publish(group);
     } else {
@@ -195,7 +166,7 @@ static void start(shm_group *group)
 static void decide(shm_group *group, shm_reach least)
 {
     bool is_mapped = least == SHM_REACH_MAPPED && can_map(group);
-    if (is_mapped || (least != SHM_REACH_NONE && is_remote_better(group))) {
+    if (is_mapped || (least != SHM_REACH_NONE && group->coll.wants_remote)) {
         find_far(group, is_mapped);
         shm_direct_begin(group, !is_mapped);
     } else {

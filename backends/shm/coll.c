@@ -9,7 +9,7 @@
 #include "internal.h"
 #include <sched.h>
 
-#define EAGER_POLLS 4    /* without a pause between them */
+#define EAGER_POLLS 32   /* without a pause between them: one takes up to 50 ns, a small operation 200 */
 #define YIELD_NS 1000000 /* of yielding before a blocking call sleeps: waking many ranks costs more than their turns */
 #define SLEEP_NS 1000000
 
@@ -58,10 +58,10 @@ static void choose_path(shm_group *group)
         shm_choose_unmapped(group);
 }
 
-/* The paths behind a measurement start from their beginning. */
-static bool measure(shm_group *group)
+/* The paths behind the answer start from their beginning. */
+static bool agree_on_way(shm_group *group)
 {
-    if (!shm_distance_step(group))
+    if (!shm_trial_step(group))
         return false;
     group->coll.phase = group->coll.next_peer = 0;
     group->coll.moves++;
@@ -79,8 +79,8 @@ bool shm_path_step(shm_group *group)
         return shm_cells_step(group);
     case SHM_PATH_TABLES:
         return shm_tables_step(group);
-    case SHM_PATH_DISTANCE:
-        return measure(group);
+    case SHM_PATH_TRIAL:
+        return agree_on_way(group);
     case SHM_PATH_STAGED:
         return shm_staged_step(group);
     case SHM_PATH_SLICES:
@@ -94,10 +94,17 @@ bool shm_path_step(shm_group *group)
     return true;
 }
 
+static inline void complete(shm_group *group)
+{
+    group->coll.is_active = false;
+    if (group->coll.is_timed)
+        shm_trial_end(group);
+}
+
 bool shm_coll_advance(shm_group *group)
 {
     if (group->coll.is_active && shm_path_step(group)) {
-        group->coll.is_active = false;
+        complete(group);
         group->coll.moves++;
     }
     return !group->coll.is_active;
@@ -119,11 +126,10 @@ static void begin(shm_group *group, const kith_be_coll *args)
     coll->has_own = !traits->is_reducing && (!is_rooted || is_root);
     coll->status = KITH_OK;
     shm_blocks_find(group);
+    coll->is_timed = false;
     if (group->size == 1)
         coll->path = SHM_PATH_ALONE;
-    else if (shm_distance_is_due(group))
-        shm_distance_begin(group);
-    else
+    else if (!shm_trial_begin(group))
         choose_path(group);
     group->polls = 0;
 }
@@ -190,7 +196,7 @@ kith_status shm_coll_run(void *group_, const kith_be_coll *args)
         if (polls >= EAGER_POLLS)
             shm_pause();
     }
-    group->coll.is_active = false;
+    complete(group);
     return group->coll.status;
 }
 

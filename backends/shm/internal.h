@@ -40,9 +40,15 @@ typedef struct shm_header {
     uint64_t magic, nonce; /* written by rank 0 before anybody else maps the arena */
     shm_word aborted;      /* several writers: 1 + rank that aborted the group */
     shm_word poisoned;     /* several writers: 1: no rank may touch another rank's buffers any more (coll_cancel) */
-    shm_word distance;     /* of rank 0: twice the number of the collective that measured, plus 1 when far */
-    shm_word sleepers;     /* several writers: ranks that sleep or are about to (doorbell.c) */
+    shm_word answer;   /* of rank 0: twice the number of the collective that asked, plus 1 for the kernel (trial.c) */
+    shm_word sleepers; /* several writers: ranks that sleep or are about to (doorbell.c) */
 } shm_header;
+
+/* A rank's fastest times of both ways (trial.c), valid for the collective of this number. */
+typedef struct shm_report {
+    uint64_t number, ns[2];
+    unsigned char pad[104];
+} __attribute__((aligned(128))) shm_report;
 
 /* The words that a rank writes, but for the doorbell. */
 typedef struct shm_rank_block {
@@ -52,9 +58,8 @@ typedef struct shm_rank_block {
     shm_word consumed;  /* position up to which this rank needs nobody's pieces any more */
     shm_word touching;  /* nonzero while this rank works in other ranks' buffers */
     shm_word doorbell;  /* low 32 bits: futex word, increased by whoever wakes this rank */
-    shm_word probe;     /* ping-pong (probe.c, distance.c) */
-    shm_word measured;  /* number of the last collective in which this rank has read header->distance */
-    shm_word left;      /* 1: this rank has destroyed the group; the end of its process is no failure of its own */
+    shm_report report;
+    shm_word left; /* 1: this rank has destroyed the group; the end of its process is no failure of its own */
 } shm_rank_block;
 
 /* How the others can work in a rank's buffers in this operation; the least of all ranks counts. */
@@ -147,11 +152,19 @@ typedef struct shm_span {
     size_t nbytes;
 } shm_span;
 
+/* What is known of both ways for a class of sizes (trial.c). */
+#define SHM_TRIAL_CLASSES 6
+typedef struct shm_trial {
+    uint32_t ns[2]; /* the fastest of each, for 64 KiB; 0: none */
+    uint16_t calls; /* of this class so far, round and round; equal on all for collectives */
+    bool is_remote; /* the last answer */
+} shm_trial;
+
 typedef enum shm_path {
     SHM_PATH_ALONE,  /* one rank */
     SHM_PATH_CELLS,  /* one exchange of cells */
     SHM_PATH_TABLES, /* sizes that only some ranks know are published first */
-    SHM_PATH_DISTANCE, /* the cores' distance is measured first */
+    SHM_PATH_TRIAL,  /* which way was faster is agreed first */
     SHM_PATH_STAGED, /* pieces through the rings */
     SHM_PATH_SLICES, /* the same, each rank reduces its slice and publishes it */
     /* others may work in this rank's buffers: */
@@ -198,7 +211,10 @@ typedef struct shm_coll {
     uint64_t moves;            /* grows with everything that was done */
     /* direct, remote */
     size_t begin, end, at; /* the own share in bytes */
-    int64_t started_ns; /* distance: when rank 0 served the round */
+    /* trial */
+    bool wants_remote; /* through the kernel where that is open; equal on all */
+    bool is_timed;
+    int64_t started_ns;
 } shm_coll;
 
 struct shm_channels;
@@ -215,11 +231,6 @@ typedef struct shm_group {
     bool is_memfd;       /* what its memory is made of */
     bool has_membarrier; /* all have it */
     bool has_remote;     /* process_vm_* works between all; agreed */
-    bool is_far;         /* slow hand-over between the cores; agreed */
-    uint64_t distance_asked; /* collectives that depend on it so far; equal on all */
-    uint64_t distance_base;  /* probe words of earlier measurements are below; equal on all */
-    uint64_t distance_number; /* of the collective that measured last; equal on all */
-    uint64_t distance_ns;    /* the fastest round of the one that runs */
     shm_peer *peers;     /* [size] */
 
     unsigned char *arena;
@@ -250,6 +261,7 @@ typedef struct shm_group {
     shm_region **regions_by_id; /* [region_ids]: id - 1; NULL: freed */
     uint32_t region_ids;        /* given out so far; equal on all */
 
+    shm_trial trials[KITH_COLL_COUNT][SHM_TRIAL_CLASSES];
     struct shm_channels *channels;
     unsigned polls;     /* fruitless tests in a row */
     int64_t checked_ns; /* last look for dead peers */

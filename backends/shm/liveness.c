@@ -111,13 +111,8 @@ static int find_ended(shm_group *group)
     return left;
 }
 
-static kith_status look_for_dead(shm_group *group)
+kith_status shm_peer_fail(shm_group *group, int rank)
 {
-    int rank = find_ended(group);
-    if (rank < 0)
-        return KITH_OK;
-    if (shm_messages_progress(group))
-        return KITH_OK; /* its last words; look again later */
     shm_peer *peer = &group->peers[rank];
     bool has_left = shm_load(&group->blocks[rank].left.value) != 0;
     char why[96];
@@ -125,6 +120,16 @@ static kith_status look_for_dead(shm_group *group)
     snprintf(why, sizeof why, "process %ld %s", (long)peer->pid, has_left ? "left the group and ended" : "ended");
     group->host->peer_failed(group->cookie, rank, why);
     return group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d (%s)", group->name, rank, why);
+}
+
+static kith_status look_for_dead(shm_group *group)
+{
+    int rank = find_ended(group);
+    if (rank < 0)
+        return KITH_OK;
+    if (shm_messages_progress(group))
+        return KITH_OK; /* its last words; look again later */
+    return shm_peer_fail(group, rank);
 }
 
 kith_status shm_group_check(shm_group *group)

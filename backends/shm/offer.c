@@ -140,19 +140,29 @@ void shm_offer_make(shm_group *group, shm_channel *channel, shm_message *send)
 
 /* Where this rank finds a buffer of the peer; NULL when it cannot. */
 static unsigned char *find_far(shm_group *group, int peer, uint64_t address, uint32_t region, uint64_t offset,
-                               shm_way *way)
+                               bool wants_remote, shm_way *way)
 {
     *way = SHM_WAY_DIRECT;
     if (group->peers[peer].is_here)
         return (unsigned char *)(uintptr_t)address;
     if (region != 0)
         return shm_region_at(group, region, peer, offset);
-    if (group->has_remote && (group->is_far || group->is_oversubscribed || group->instance->settings.is_cma_forced)) {
-        *way = SHM_WAY_REMOTE; /* two near cores are faster through the ring */
+    if (group->has_remote && wants_remote) {
+        *way = SHM_WAY_REMOTE;
         return (unsigned char *)(uintptr_t)address;
     }
     *way = SHM_WAY_PIECES;
     return NULL;
+}
+
+/* Through the rings or through the kernel? Decides for both sides, and may make the message a trial. */
+static void choose_way(shm_group *group, shm_channel *channel, const shm_offer_note *note, shm_message *recv)
+{
+    bool is_timed = false, wants_remote = group->instance->settings.is_cma_forced;
+    if (group->has_remote && !wants_remote && note->region == 0)
+        wants_remote = shm_trial_message(channel->trials, recv->total, &is_timed);
+    recv->far_side = find_far(group, recv->peer, note->address, note->region, note->offset, wants_remote, &recv->way);
+    recv->started_ns = is_timed ? shm_now_ns() : 0;
 }
 
 static size_t choose_piece(shm_way way, size_t nbytes)
@@ -187,8 +197,9 @@ bool shm_offer_take(shm_group *group, shm_channel *channel, const shm_offer_note
     recv->moved = 0;
     recv->is_requested = false;
     recv->way = SHM_WAY_PIECES;
+    recv->started_ns = 0;
     if (offer != NULL)
-        recv->far_side = find_far(group, recv->peer, note->address, note->region, note->offset, &recv->way);
+        choose_way(group, channel, note, recv);
     recv->piece_nbytes = choose_piece(recv->way, recv->limit);
     recv->state = SHM_MESSAGE_TAKING;
     activate(group, recv);
@@ -246,6 +257,9 @@ static void end_recv(shm_group *group, shm_message *recv, shm_offer *offer)
         shm_wake(group);
     }
     kith_status status = recv->status;
+    if (recv->started_ns != 0 && recv->way != SHM_WAY_DIRECT && status == KITH_OK && recv->total == recv->limit)
+        shm_trial_message_ended(group->channels->of[recv->peer].trials, recv->total, recv->way == SHM_WAY_REMOTE,
+                                shm_now_ns() - recv->started_ns);
     if (status == KITH_OK && recv->total > recv->limit)
         status = group->host->fail(KITH_ERR_TRUNCATED,
                                    "group %s: a message of %zu bytes from rank %d to rank %d does not fit into %zu",
@@ -327,8 +341,8 @@ static bool is_taken(shm_group *group, shm_message *send, shm_offer *offer)
     send->moved = 0;
     if (send->way != SHM_WAY_PIECES) {
         shm_way way;
-        send->far_side =
-            find_far(group, send->peer, offer->receiver.address, offer->receiver.region, offer->receiver.offset, &way);
+        send->far_side = find_far(group, send->peer, offer->receiver.address, offer->receiver.region,
+                                  offer->receiver.offset, send->way == SHM_WAY_REMOTE, &way);
         if (way != send->way)
             send->far_side = NULL; /* the receiver does it alone */
     }

@@ -66,15 +66,19 @@ bool shm_slices_step(shm_group *group);
 /* choose.c: descriptors first, then one of the paths below. */
 bool shm_choose_applies(const shm_group *group);
 bool shm_choose_step(shm_group *group);
-/* The fastest way of this collective is another one between far cores. */
-bool shm_choose_depends_on_distance(const shm_group *group);
+/* Bytes that a rank gives away. */
+size_t shm_share_nbytes(const shm_group *group);
 
-/* distance.c */
-#define SHM_FAR_NS 140 /* hand-over of a flag between cores that do not share a cache */
-#define SHM_DISTANCE_ROUNDS 4
-bool shm_distance_is_due(shm_group *group);
-void shm_distance_begin(shm_group *group);
-bool shm_distance_step(shm_group *group);
+/* trial.c */
+/* Which way the collective wants to go. True: SHM_PATH_TRIAL, what is known is agreed on first. */
+bool shm_trial_begin(shm_group *group);
+bool shm_trial_step(shm_group *group);
+/* A timed collective is complete. */
+void shm_trial_end(shm_group *group);
+/* For the receive of a long message: through the kernel? trials [SHM_TRIAL_CLASSES] are those of the channel. When it
+ * is timed, its end is to be told. */
+bool shm_trial_message(shm_trial *trials, size_t nbytes, bool *is_timed);
+void shm_trial_message_ended(shm_trial *trials, size_t nbytes, bool was_remote, int64_t ns);
 
 /* direct.c */
 void shm_direct_begin(shm_group *group, bool is_remote);
@@ -108,7 +112,7 @@ void shm_group_abort(void *group);
 
 /* ---- probe.c ----------------------------------------------------------------------------------------------------- */
 
-/* What works between the members and how fast. Collective; agrees on status. */
+/* What works between the members. Collective; agrees on status. */
 kith_status shm_probe(shm_group *group, kith_status status);
 
 /* ---- messages.c, channel.c --------------------------------------------------------------------------------------- */
@@ -167,6 +171,8 @@ void shm_peers_watch(shm_group *group);
 void shm_peers_unwatch(shm_group *group);
 /* False once its process is known to have ended; looks. */
 bool shm_peer_is_alive(shm_group *group, int rank);
+/* Tells the core that its process has ended; returns the failure that it is. */
+kith_status shm_peer_fail(shm_group *group, int rank);
 /* For fruitless tests: KITH_ERR_ABORTED after an abort; now and then looks for dead peers and tells the core. */
 kith_status shm_group_check(shm_group *group);
 

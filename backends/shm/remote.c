@@ -12,8 +12,15 @@
 #endif
 #include "internal.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/uio.h>
+
+/* Often the kernel knows first that a process has ended. Leaves the reason in errno. */
+static void fail(shm_group *group, int peer, int reason)
+{
+    if (reason == ESRCH && !group->peers[peer].is_dead)
+        shm_peer_fail(group, peer);
+    errno = reason;
+}
 
 static bool transfer(shm_group *group, int peer, unsigned char *near, unsigned char *far, size_t nbytes, bool is_write)
 {
@@ -24,8 +31,7 @@ static bool transfer(shm_group *group, int peer, unsigned char *near, unsigned c
         if (moved <= 0) {
             if (moved < 0 && errno == EINTR)
                 continue;
-            if (moved == 0)
-                errno = EFAULT;
+            fail(group, peer, moved < 0 ? errno : EFAULT);
             return false;
         }
         near += moved;

@@ -436,6 +436,14 @@ static void test_remote(void **state)
     run_sizes(settings, false, &(plan){ large_counts, 1, false, false });
 }
 
+/* Long enough for trials of both ways, an answer, what follows from it, and the next trials. */
+static void test_trials(void **state)
+{
+    (void)state;
+    static const size_t counts[] = { 5000, 20011, SIZE_MAX };
+    run_sizes(NULL, false, &(plan){ counts, 68, false, false });
+}
+
 /* Everything beyond a cache line takes many turns of a small ring. */
 static void test_tiny_parts(void **state)
 {
@@ -464,8 +472,8 @@ int main(void)
         cmocka_unit_test(test_small_processes), cmocka_unit_test(test_large_processes),
         cmocka_unit_test(test_threads),         cmocka_unit_test(test_staged_only),
         cmocka_unit_test(test_tiny_parts),      cmocka_unit_test(test_file_arena),
-        cmocka_unit_test(test_remote),          cmocka_unit_test(test_mapped),
-        cmocka_unit_test(test_partly_mapped),
+        cmocka_unit_test(test_remote),          cmocka_unit_test(test_trials),
+        cmocka_unit_test(test_mapped),          cmocka_unit_test(test_partly_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
