@@ -456,7 +456,7 @@ static kith_status find_path(const kith_group *group, kith_coll_kind kind, size_
                                        : path != KI_PATH_ALGO || ki_algo_is_deterministic(algo, &args);
     *name = path == KI_PATH_LOCAL    ? "local"
             : path == KI_PATH_HIER   ? "hierarchical"
-            : path == KI_PATH_NATIVE ? (native->algorithm != NULL ? native->algorithm : group->backend->name)
+            : path == KI_PATH_NATIVE ? (native->algorithm != NULL ? native->algorithm : group->coll_backend->name)
                                      : algo->name;
     return KITH_OK;
 }

@@ -346,7 +346,7 @@ void kith_abandon(kith_ctx *ctx)
         if (g->handle.magic != KI_GROUP_MAGIC)
             continue;
         ki_group_fail(g, KITH_ERR_ABORTED, "the context was abandoned");
-        g->backend->group_abort(g->bg);
+        ki_group_abort_transports(g);
         ki_group_device_abort(g);
         ki_group_end_requests(g);
     }

@@ -190,7 +190,7 @@ kith_status ki_dispatch_start(kith_request *request)
         return KITH_OK;
     case KI_PATH_NATIVE:
         memset(&request->slot, 0, sizeof request->slot);
-        return group->backend->coll_start(group->bg, &request->coll, &request->slot);
+        return group->coll_backend->coll_start(group->coll_bg, &request->coll, &request->slot);
     case KI_PATH_ALGO:
         return start_algo(request);
     case KI_PATH_HIER:
@@ -211,7 +211,7 @@ kith_status ki_dispatch_step(kith_request *request, bool *is_done)
         *is_done = true;
         return KITH_OK;
     case KI_PATH_NATIVE:
-        status = group->backend->coll_test(group->bg, &request->slot, &done);
+        status = group->coll_backend->coll_test(group->coll_bg, &request->slot, &done);
         *is_done = done != 0;
         return status;
     case KI_PATH_ALGO:
@@ -232,7 +232,7 @@ void ki_dispatch_cancel(kith_request *request)
     if (request->state != KI_STATE_RUNNING)
         return;
     if (request->path == KI_PATH_NATIVE)
-        group->backend->coll_cancel(group->bg, &request->slot);
+        group->coll_backend->coll_cancel(group->coll_bg, &request->slot);
     else if (request->path == KI_PATH_ALGO)
         ki_executor_cancel(&request->executor);
     else if (request->path == KI_PATH_HIER)
@@ -267,8 +267,9 @@ unsigned char *ki_dispatch_missing(kith_request *request)
     if (mask == NULL)
         return NULL;
     /* Only a backend that sees everybody's arrival knows; what a plan waits for may itself be waiting. */
-    if (request->state == KI_STATE_RUNNING && request->path == KI_PATH_NATIVE && group->backend->coll_missing != NULL) {
-        group->backend->coll_missing(group->bg, &request->slot, mask);
+    if (request->state == KI_STATE_RUNNING && request->path == KI_PATH_NATIVE &&
+        group->coll_backend->coll_missing != NULL) {
+        group->coll_backend->coll_missing(group->coll_bg, &request->slot, mask);
         return mask;
     }
     free(mask);
@@ -292,11 +293,11 @@ static kith_status time_out_native(kith_group *group, const kith_be_coll *coll, 
     char text[160];
     unsigned char *mask = NULL;
     ki_coll_describe(group->ctx, coll, op, text, sizeof text);
-    if (group->backend->coll_missing != NULL && (mask = (unsigned char *)calloc((size_t)group->size, 1)) != NULL)
-        group->backend->coll_missing(group->bg, slot, mask);
+    if (group->coll_backend->coll_missing != NULL && (mask = (unsigned char *)calloc((size_t)group->size, 1)) != NULL)
+        group->coll_backend->coll_missing(group->coll_bg, slot, mask);
     kith_status status = ki_report_timeout(group, text, mask, group->timeout_ms, true);
     free(mask);
-    group->backend->coll_cancel(group->bg, slot);
+    group->coll_backend->coll_cancel(group->coll_bg, slot);
     ki_group_fail(group, status, "%s", kith_error_detail());
     ki_trace_dump_on_timeout(group->ctx);
     return status;
@@ -311,17 +312,17 @@ static kith_status wait_native(kith_group *group, const kith_be_coll *coll, kith
     waiter.polls = ctx->spin;
     for (;;) {
         int is_done = 0;
-        kith_status status = group->backend->coll_test(group->bg, slot, &is_done);
+        kith_status status = group->coll_backend->coll_test(group->coll_bg, slot, &is_done);
         if (status != KITH_OK) {
-            group->backend->coll_cancel(group->bg, slot);
+            group->coll_backend->coll_cancel(group->coll_bg, slot);
             return fail_native(group, coll, op, status);
         }
         if (is_done)
             return KITH_OK;
-        if (ctx->active_requests > 0 || !group->backend->is_test_enough || ctx->instance_count > 1)
+        if (ctx->active_requests > 0 || !group->coll_backend->is_test_enough || ctx->instance_count > 1)
             ki_ctx_step(ctx);
         if (ki_group_refuse(group, kith_coll_name(coll->kind)) != KITH_OK) {
-            group->backend->coll_cancel(group->bg, slot);
+            group->coll_backend->coll_cancel(group->coll_bg, slot);
             return group->status;
         }
         if (ki_waiter_pause(&waiter) != KITH_OK)
@@ -336,20 +337,20 @@ static kith_status wait_native(kith_group *group, const kith_be_coll *coll, kith
 static bool may_run(const kith_group *group)
 {
     const kith_ctx *ctx = group->ctx;
-    return group->backend->coll_run != NULL && group->timeout_ms == 0 && ctx->active_requests == 0 &&
-           (ctx->instance_count == 1 || !group->backend->is_test_enough);
+    return group->coll_backend->coll_run != NULL && group->timeout_ms == 0 && ctx->active_requests == 0 &&
+           (ctx->instance_count == 1 || !group->coll_backend->is_test_enough);
 }
 
 kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_op op)
 {
     kith_ctx *ctx = group->ctx;
-    const kith_backend *backend = group->backend;
+    const kith_backend *backend = group->coll_backend;
     coll->sequence = group->sequence++;
     uint32_t record = ki_trace_begin(group, (int)coll->kind, coll->count, coll->dtype, coll->reducer != NULL ? op : -1,
                                      coll->root, coll->sequence);
     kith_status status = KITH_OK;
     if (may_run(group)) {
-        status = backend->coll_run(group->bg, coll);
+        status = backend->coll_run(group->coll_bg, coll);
         if (status != KITH_ERR_UNSUPPORTED) {
             if (status != KITH_OK)
                 fail_native(group, coll, op, status);
@@ -359,7 +360,7 @@ kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_o
     }
     kith_be_slot slot;
     memset(&slot, 0, sizeof slot);
-    status = backend->coll_start(group->bg, coll, &slot);
+    status = backend->coll_start(group->coll_bg, coll, &slot);
     if (status != KITH_OK) {
         fail_native(group, coll, op, status);
         ki_trace_end(group, record, status);
@@ -367,14 +368,14 @@ kith_status ki_dispatch_run_native(kith_group *group, kith_be_coll *coll, kith_o
     }
     int is_done = 0;
     for (int i = 0, spin = ctx->spin; i <= spin; i++) {
-        status = backend->coll_test(group->bg, &slot, &is_done);
+        status = backend->coll_test(group->coll_bg, &slot, &is_done);
         if (is_done || status != KITH_OK)
             break;
         if (!backend->is_test_enough && backend->progress != NULL)
-            backend->progress(group->instance->be);
+            backend->progress(group->coll_instance->be);
     }
     if (status != KITH_OK) {
-        backend->coll_cancel(group->bg, &slot);
+        backend->coll_cancel(group->coll_bg, &slot);
         fail_native(group, coll, op, status);
     } else if (!is_done) {
         status = wait_native(group, coll, op, &slot);

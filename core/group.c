@@ -290,11 +290,18 @@ kith_status kith_group_destroy(kith_group *group)
     return KITH_OK;
 }
 
+void ki_group_abort_transports(kith_group *group)
+{
+    group->backend->group_abort(group->bg);
+    if (group->coll_bg != group->bg)
+        group->coll_backend->group_abort(group->coll_bg);
+}
+
 kith_status kith_group_abort(kith_group *group)
 {
     KI_CHECK_GROUP(group, "kith_group_abort");
     atomic_store_explicit(&group->abort_flag, 1, memory_order_release);
-    group->backend->group_abort(group->bg);
+    ki_group_abort_transports(group);
     ki_group_device_abort(group);
     if (group->node != NULL)
         kith_group_abort(group->node);

@@ -24,6 +24,9 @@ kith_status ki_group_build_child(kith_group *parent, const int *world_ranks, int
 /* For members of parent that are in none of the groups that the others make with the function above. */
 kith_status ki_group_stay_out(kith_group *parent);
 
+/* Tells the transports of a group that it has ended, so that who is inside one of them comes out. Any thread. */
+void ki_group_abort_transports(kith_group *group);
+
 /* Takes it out of its context and frees it, pending requests end as aborted. */
 void ki_group_dispose(kith_group *group);
 

@@ -134,20 +134,13 @@ static uint64_t hash_facts(const kith_group *group)
     return hash;
 }
 
-static kith_status open_backend(kith_group *group, const char *name)
+static kith_status attach(kith_group *group, const char *name, ki_instance **instance, void **bg)
 {
-    kith_ctx *ctx = group->ctx;
-    if (strcmp(name, "none") == 0)
-        return ki_fail(
-            KITH_ERR_UNSUPPORTED,
-            "group '%s' spans hosts, and neither ucx nor mpi can be used on all of them; `kith info` says why",
-            group->name);
     if (strcmp(name, "shm") == 0 && ki_fault(KI_FAULT_SHM))
         return ki_fail(KITH_ERR_NO_RESOURCE, "group '%s': shared memory is refused by KITH_FAULT", group->name);
-    kith_status status = ki_instance_get(ctx, name, &group->instance);
+    kith_status status = ki_instance_get(group->ctx, name, instance);
     if (status != KITH_OK)
         return status;
-    group->backend = group->instance->backend;
     kith_be_group_info info = {
         .struct_size = sizeof info,
         .cookie = group,
@@ -159,19 +152,34 @@ static kith_status open_backend(kith_group *group, const char *name)
         .node_of = group->node_of,
         .is_one_node = group->node_count == 1,
     };
-    status = group->backend->group_create(group->instance->be, &info, &group->bg);
-    return status == KITH_OK ? ki_group_ask(group->backend, group->bg, false, group->native) : status;
+    return (*instance)->backend->group_create((*instance)->be, &info, bg);
+}
+
+static kith_status open_backend(kith_group *group, const char *name)
+{
+    if (strcmp(name, "none") == 0)
+        return ki_fail(
+            KITH_ERR_UNSUPPORTED,
+            "group '%s' spans hosts, and neither ucx nor mpi can be used on all of them; `kith info` says why",
+            group->name);
+    kith_status status = attach(group, name, &group->instance, &group->bg);
+    if (status != KITH_OK)
+        return status;
+    group->backend = group->coll_backend = group->instance->backend;
+    group->coll_instance = group->instance;
+    group->coll_bg = group->bg;
+    return ki_group_ask(group->backend, group->bg, false, group->native);
 }
 
 /* Closing round: everyone's status, then the facts. */
-static kith_status close_creation(kith_group *group, kith_status mine)
+static kith_status close_creation(kith_group *group, kith_status mine, const char *part)
 {
     uint64_t hash = mine == KITH_OK ? hash_facts(group) : 0;
     uint64_t *all = (uint64_t *)calloc((size_t)group->size, sizeof *all);
     if (all == NULL && mine == KITH_OK)
         mine = ki_fail(KITH_ERR_NO_MEMORY, "group '%s': no memory", group->name);
-    char what[96];
-    snprintf(what, sizeof what, "creating group '%s'", group->name);
+    char what[120];
+    snprintf(what, sizeof what, "creating group '%s'%s", group->name, part);
     kith_status status = ki_group_exchange(group, what, mine, &hash, sizeof hash, all);
     for (int i = 0; status == KITH_OK && i < group->size; i++)
         if (all[i] != all[0])
@@ -181,6 +189,55 @@ static kith_status close_creation(kith_group *group, kith_status mine)
                              group->name, i);
     free(all);
     return status;
+}
+
+/* ---- collectives inside a host over shared memory, where the backend has messages alone ---- */
+
+static bool is_any_forced(const kith_group *group)
+{
+    for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
+        if (ki_select_forced(group->ctx->select, (kith_coll_kind)kind) != NULL)
+            return true;
+    return false;
+}
+
+/* Who names algorithms wants those. */
+static bool wants_shared_memory(const kith_group *group)
+{
+    const ki_config *config = group->ctx->config;
+    const char *mode = ki_config_get(config, "hier");
+    if (group->size == 1 || group->node_count > 1 || group->is_internal || group->backend->coll_start != NULL ||
+        strcmp(mode, "off") == 0)
+        return false;
+    return strcmp(mode, "on") == 0 || (ki_config_get(config, "algo_table")[0] == '\0' && !is_any_forced(group));
+}
+
+/* All members end up with it, or none. Rounds as in a creation: who fails goes to the closing one. */
+static kith_status open_shared_memory(kith_group *group)
+{
+    ki_instance *own = group->coll_instance;
+    void *bg = NULL;
+    group->is_ready = false;
+    kith_status status = attach(group, "shm", &group->coll_instance, &bg);
+    if (status == KITH_OK)
+        status = ki_group_ask(group->coll_instance->backend, bg, false, group->native);
+    status = close_creation(group, status, ": shared memory");
+    group->is_ready = true;
+    if (status == KITH_OK) {
+        group->coll_backend = group->coll_instance->backend;
+        group->coll_bg = bg;
+        return KITH_OK;
+    }
+    if (bg != NULL)
+        group->coll_instance->backend->group_destroy(bg);
+    group->coll_instance = own;
+    group->creation_status = KITH_OK;
+    memset(group->native, 0, sizeof group->native);
+    if (strcmp(ki_config_get(group->ctx->config, "hier"), "on") == 0)
+        return status;
+    ki_log(KITH_LOG_WARN, "group '%s' goes without collectives over shared memory: %s", group->name,
+           kith_error_detail());
+    return ki_group_ask(group->backend, group->bg, false, group->native);
 }
 
 /* ---- the hierarchical plan's groups ---- */
@@ -248,14 +305,6 @@ static kith_status build_hier(kith_group *group)
     return KITH_OK;
 }
 
-static bool is_any_forced(const kith_group *group)
-{
-    for (int kind = 0; kind < KITH_COLL_COUNT; kind++)
-        if (ki_select_forced(group->ctx->select, (kith_coll_kind)kind) != NULL)
-            return true;
-    return false;
-}
-
 static kith_status build(kith_ctx *ctx, ki_group_spec *spec, kith_group **group)
 {
     kith_group *made = ki_group_alloc();
@@ -281,11 +330,13 @@ static kith_status build(kith_ctx *ctx, ki_group_spec *spec, kith_group **group)
     const char *host = is_device_only ? "auto" : spec->backend;
     if (status == KITH_OK)
         status = open_backend(made, ki_group_choose_backend(ctx, host, spec->world_ranks, spec->size));
-    status = made->world_ranks != NULL ? close_creation(made, status) : ki_group_give_up(ctx, spec, status);
+    status = made->world_ranks != NULL ? close_creation(made, status, "") : ki_group_give_up(ctx, spec, status);
     if (status == KITH_OK)
         status = ki_group_device_open(made, is_device_only ? spec->backend : NULL, spec);
     made->is_ready = true;
     made->is_fast = status == KITH_OK && !made->is_check && !is_any_forced(made);
+    if (status == KITH_OK && wants_shared_memory(made))
+        status = open_shared_memory(made);
     if (status == KITH_OK && wants_hier(made))
         status = build_hier(made);
     if (status == KITH_OK)
@@ -297,7 +348,10 @@ static kith_status build(kith_ctx *ctx, ki_group_spec *spec, kith_group **group)
     ki_group_device_tell(made);
     made->handle.magic = KI_GROUP_MAGIC;
     ki_log(KITH_LOG_DEBUG, "group '%s': %d ranks on %d hosts over %s%s", made->name, made->size, made->node_count,
-           made->backend->name, made->node != NULL ? ", hierarchical" : "");
+           made->backend->name,
+           made->node != NULL                    ? ", hierarchical"
+           : made->coll_backend != made->backend ? ", collectives over shared memory"
+                                                 : "");
     *group = made;
     return KITH_OK;
 }
@@ -325,6 +379,8 @@ void ki_group_dispose(kith_group *group)
     ki_group_dispose(group->leaders);
     ki_memory_free_all(group);
     ki_group_device_close(group);
+    if (group->coll_bg != NULL && group->coll_bg != group->bg)
+        group->coll_backend->group_destroy(group->coll_bg);
     if (group->bg != NULL)
         group->backend->group_destroy(group->bg);
     unlink_group(group);

@@ -56,7 +56,8 @@ static void host_agree(void *cookie, const char *name, uint64_t value)
 {
     kith_ctx *ctx = ((ki_instance *)cookie)->ctx;
     for (kith_group *g = ctx->groups; g != NULL; g = g->next) {
-        if (g->is_ready || (g->instance != cookie && (g->device == NULL || g->device->instance != cookie)))
+        if (g->is_ready || (g->instance != cookie && g->coll_instance != cookie &&
+                            (g->device == NULL || g->device->instance != cookie)))
             continue;
         g->agreed_hash = ki_hash(g->agreed_hash, name, strlen(name));
         g->agreed_hash = ki_hash(g->agreed_hash, &value, sizeof value);

@@ -69,8 +69,8 @@ kith_status kith_mem_alloc(kith_group *group, size_t nbytes, void **ptr)
         status = KITH_ERR_NO_MEMORY;
     /* everyone comes here first, so that a bad argument on one rank is an error on all */
     status = ki_group_exchange(group, "kith_mem_alloc", status, NULL, 0, NULL);
-    if (status == KITH_OK && group->size > 1 && group->backend->mem_alloc != NULL) {
-        status = group->backend->mem_alloc(group->bg, nbytes, &entry->ptr);
+    if (status == KITH_OK && group->size > 1 && group->coll_backend->mem_alloc != NULL) {
+        status = group->coll_backend->mem_alloc(group->coll_bg, nbytes, &entry->ptr);
         entry->is_mapped = true;
     } else if (status == KITH_OK) {
         status = ordinary_alloc(group, nbytes, &entry->ptr);
@@ -90,9 +90,9 @@ static kith_status drop(kith_group *group, ki_mem **link)
     const kith_allocator *a = &group->ctx->allocator;
     kith_status status = KITH_OK;
     if (entry->is_registered)
-        status = entry->is_mapped ? group->backend->mem_deregister(group->bg, entry->ptr) : KITH_OK;
+        status = entry->is_mapped ? group->coll_backend->mem_deregister(group->coll_bg, entry->ptr) : KITH_OK;
     else if (entry->is_mapped)
-        status = group->backend->mem_free(group->bg, entry->ptr);
+        status = group->coll_backend->mem_free(group->coll_bg, entry->ptr);
     else
         a->free(a->arg, entry->ptr);
     *link = entry->next;
@@ -128,11 +128,11 @@ kith_status kith_mem_register(kith_group *group, void *ptr, size_t nbytes)
         status = KITH_ERR_NO_MEMORY;
     status = ki_group_exchange(group, "kith_mem_register", status, NULL, 0, NULL);
     if (status == KITH_OK && group->size > 1) {
-        if (group->backend->mem_register == NULL || group->backend->mem_deregister == NULL)
+        if (group->coll_backend->mem_register == NULL || group->coll_backend->mem_deregister == NULL)
             status = ki_fail(KITH_ERR_UNSUPPORTED, "kith_mem_register: backend %s has no mapped memory",
-                             group->backend->name);
+                             group->coll_backend->name);
         else
-            status = group->backend->mem_register(group->bg, ptr, nbytes);
+            status = group->coll_backend->mem_register(group->coll_bg, ptr, nbytes);
     }
     if (status != KITH_OK) {
         ki_free(&group->ctx->allocator, entry);

@@ -145,8 +145,10 @@ struct kith_group {
     ki_handle handle;
     /* hot: read by every operation */
     kith_ctx *ctx;
-    const kith_backend *backend;
+    const kith_backend *backend; /* messages */
     void *bg;
+    const kith_backend *coll_backend; /* native collectives, mapped memory: backend and bg, or shared memory beside */
+    void *coll_bg;            /* ... a backend that has messages alone (group_build.c) */
     int rank, size;
     atomic_int abort_flag;
     bool is_exact;            /* only native collectives that follow the documented order (deterministic=on) */
@@ -169,7 +171,7 @@ struct kith_group {
     bool is_of_mesh;          /* goes with its mesh */
     bool is_ready;
     bool is_abort_told;
-    ki_instance *instance;
+    ki_instance *instance, *coll_instance;
     ki_mem *memory;           /* kith_mem_alloc() and kith_mem_register() of this group */
     char name[64];
     char wanted[32];          /* backend that was asked for: "auto" or a name; children inherit it */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "device/group.h"
 #include "device/hosts.h"
+#include "group.h"
 #include "request.h"
 #include "text.h"
 #include <sched.h>
@@ -18,9 +19,12 @@
 #include <string.h>
 #include <time.h>
 
+#define EAGER_POLLS 32          /* without a pause between them: one takes up to 50 ns, a message takes 200 */
 #define EVENT_PERIOD_NS 5000000 /* between looks at the store */
 #define IDLE_AFTER_NS 1000000   /* of yielding before the backend may sleep */
 #define IDLE_MAX_NS 1000000     /* one sleep; other backends of the context are polled between */
+#define IDLE_LONG_NS 20000000   /* of waiting, before a context of several backends may sleep as well ... */
+#define IDLE_SLICE_NS 100000    /* ... for as long as another one may be kept waiting */
 
 static inline void relax(void)
 {
@@ -62,7 +66,7 @@ void ki_group_tell_failure(kith_group *group)
     group->is_abort_told = true;
     ki_store_announce(ctx->store, KI_EVENT_FAILURE, group->id);
     if (ctx->instance_count == 1) /* the others may be inside a call of the transport, which sees no events */
-        group->backend->group_abort(group->bg);
+        ki_group_abort_transports(group);
 }
 
 static void notice_abort(kith_group *group)
@@ -103,7 +107,7 @@ static void on_remote_abort(kith_ctx *ctx, int rank, uint64_t id)
             continue;
         g->is_abort_told = true;
         ki_group_fail(g, KITH_ERR_ABORTED, "group '%s' was aborted by world rank %d", g->name, rank);
-        g->backend->group_abort(g->bg);
+        ki_group_abort_transports(g);
         ki_group_device_abort(g);
     }
 }
@@ -172,13 +176,24 @@ void ki_ctx_step(kith_ctx *ctx)
 
 /* ---- waiting ---- */
 
-static void idle(kith_ctx *ctx, int64_t now, int64_t deadline_ns)
+/* Every backend would wake by itself: none moves bytes only while it is polled. */
+static bool can_all_sleep(const kith_ctx *ctx)
 {
-    int64_t most = IDLE_MAX_NS;
+    bool can = ctx->device == NULL;
+    for (int i = 0; i < ctx->instance_count; i++)
+        can = can && ctx->instances[i].backend->idle != NULL;
+    return can;
+}
+
+/* Sleeping on one backend, the first, keeps what comes over another one waiting: for a slice, and after a long wait
+ * alone. */
+static void idle(kith_ctx *ctx, int64_t now, int64_t start_ns, int64_t deadline_ns)
+{
+    bool is_one = ctx->instance_count == 1;
+    int64_t most = is_one ? IDLE_MAX_NS : IDLE_SLICE_NS;
     if (deadline_ns != 0 && deadline_ns - now < most)
         most = deadline_ns - now;
-    /* Sleeping on one backend is only right when nothing else can make progress. */
-    if (most > 0 && ctx->instance_count == 1 && ctx->device == NULL && ctx->instances[0].backend->idle != NULL)
+    if (most > 0 && (is_one || now - start_ns >= IDLE_LONG_NS) && can_all_sleep(ctx))
         ctx->instances[0].backend->idle(ctx->instances[0].be, most);
     else
         sched_yield();
@@ -189,8 +204,8 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
 {
     kith_ctx *ctx = waiter->ctx;
     if (waiter->polls < ctx->spin) {
-        waiter->polls++;
-        relax();
+        if (waiter->polls++ >= EAGER_POLLS)
+            relax();
         return KITH_OK;
     }
     int64_t now = ki_now_ns();
@@ -209,7 +224,7 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
         sched_yield();
         return KITH_OK;
     }
-    idle(ctx, now, waiter->deadline_ns);
+    idle(ctx, now, waiter->start_ns, waiter->deadline_ns);
     return KITH_OK;
 }
 

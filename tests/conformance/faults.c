@@ -375,6 +375,7 @@ int main(int argc, char **argv)
 {
     run_options options = { .mode = LAUNCH_FORK, .size = 4, .timeout_s = 120 };
     const char *name = "late";
+    kith_setting setting;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--case") == 0)
             name = argv[i + 1];
@@ -382,6 +383,13 @@ int main(int argc, char **argv)
             options.backend = argv[i + 1];
         else if (strcmp(argv[i], "-n") == 0)
             options.size = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--set") == 0 && strchr(argv[i + 1], '=') != NULL) {
+            char *equals = strchr(argv[i + 1], '=');
+            *equals = '\0';
+            setting = (kith_setting){ argv[i + 1], equals + 1 };
+            options.settings = &setting;
+            options.setting_count = 1;
+        }
     }
     return run_case(name, &options) > 0;
 }

@@ -16,16 +16,17 @@
 #include <unistd.h>
 
 /* UCX fills up with another transport what one cannot do, and says nothing; so each of its classes is one transport
- * alone, and one that cannot carry Kith's messages by itself (they are active messages) is absent. */
+ * alone, and one that cannot carry Kith's messages by itself (they are active messages) is absent. Without KITH_HIER
+ * collectives would go through the shared memory beside it. */
 static const tune_class classes[] = {
     { "shm", "shm", { { "KITH_SHM_CMA", "off" } }, false, false },
     { "shm-cma", "shm", { { "KITH_SHM_CMA", "always" } }, false, true },
-    { "ucx-posix", "ucx", { { "KITH_UCX_TLS", "posix" } }, false, false },
-    { "ucx-sysv", "ucx", { { "KITH_UCX_TLS", "sysv" } }, false, false },
-    { "ucx-cma", "ucx", { { "KITH_UCX_TLS", "cma" } }, false, false },
-    { "ucx-tcp", "ucx", { { "KITH_UCX_TLS", "tcp" } }, false, false },
-    { "ucx-rc", "ucx", { { "KITH_UCX_TLS", "rc" } }, false, false },
-    { "ucx-cuda_ipc", "ucx", { { "KITH_UCX_TLS", "cuda_ipc" } }, true, false },
+    { "ucx-posix", "ucx", { { "KITH_UCX_TLS", "posix" }, { "KITH_HIER", "off" } }, false, false },
+    { "ucx-sysv", "ucx", { { "KITH_UCX_TLS", "sysv" }, { "KITH_HIER", "off" } }, false, false },
+    { "ucx-cma", "ucx", { { "KITH_UCX_TLS", "cma" }, { "KITH_HIER", "off" } }, false, false },
+    { "ucx-tcp", "ucx", { { "KITH_UCX_TLS", "tcp" }, { "KITH_HIER", "off" } }, false, false },
+    { "ucx-rc", "ucx", { { "KITH_UCX_TLS", "rc" }, { "KITH_HIER", "off" } }, false, false },
+    { "ucx-cuda_ipc", "ucx", { { "KITH_UCX_TLS", "cuda_ipc" }, { "KITH_HIER", "off" } }, true, false },
     { "mpi", "mpi", { { "KITH_MPI_NATIVE", "auto" } }, false, false },
     { "mpi-blocking", "mpi", { { "KITH_MPI_NATIVE", "blocking" } }, false, false },
     { "nccl-p2p", "nccl", { { "KITH_NCCL_P2P", "auto" } }, true, false },
