@@ -38,7 +38,7 @@
     X("connect_timeout_ms", INT, "30000", "1:9000000000000", 0, 0, "deadline of joining and of creating groups, ms")   \
     X("check", BOOL, "off", "", 1, 0, "compare every operation's arguments over the ranks first")                      \
     X("deterministic", CHOICE, "auto", "auto|on|off", 1, 0, "on: documented order only; auto: or native; off: any")    \
-    X("hier", CHOICE, "auto", "auto|on|off", 1, 0, "collectives inside hosts over shared memory, then between them")                \
+    X("hier", CHOICE, "auto", "auto|on|off", 1, 0, "collectives in hosts over shared memory, then between them")       \
     X("device_hier", CHOICE, "auto", "auto|on|off", 1, 0,                                                              \
       "all_reduce on GPUs: NCCL in each host, ucx or mpi between; auto: where NCCL reaches no other host")             \
     X("algo", ALGO, "", "", 1, 0, "forced algorithms: one name, or all_reduce=ring,broadcast=knomial")                 \
