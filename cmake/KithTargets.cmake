@@ -38,6 +38,14 @@ function(kith_core_sources)
     target_sources(${target} PRIVATE ${ARGN})
 endfunction()
 
+# For folders through which every small operation passes: members of a descriptor that were just stored one by one are
+# not loaded as a vector, which waits until the stores have left the processor, and those to other ranks' lines before them.
+function(kith_core_scalar_loads)
+    file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+    string(REPLACE "/" "_" target "kith_objects_${folder}")
+    target_compile_options(${target} PRIVATE -fno-tree-slp-vectorize)
+endfunction()
+
 function(kith_core_libraries)
     set_property(GLOBAL APPEND PROPERTY KITH_CORE_LIBRARIES ${ARGN})
     file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")

@@ -48,7 +48,10 @@ static bool is_rooted(kith_coll_kind kind)
            kind == KITH_GATHER_V || kind == KITH_SCATTER_V;
 }
 
-void ki_coll_fill(const kith_coll_args *args, kith_be_coll *coll)
+/* All but the arrays. Operations without them do not look at their members of args: those were zeroed in pieces of
+ * other sizes, and a load across two stores that are still on their way waits for both, which costs more than all else
+ * that a blocking call does. */
+static inline void fill_plain(const kith_coll_args *args, kith_be_coll *coll)
 {
     *coll = (kith_be_coll){
         .kind = args->kind,
@@ -58,11 +61,16 @@ void ki_coll_fill(const kith_coll_args *args, kith_be_coll *coll)
         .send = args->kind == KITH_BROADCAST ? args->recv : args->send,
         .recv = args->recv,
         .count = args->kind == KITH_BARRIER ? 0 : args->count,
-        .send_counts = args->send_counts,
-        .send_displs = args->send_displs,
-        .recv_counts = args->recv_counts,
-        .recv_displs = args->recv_displs,
     };
+}
+
+void ki_coll_fill(const kith_coll_args *args, kith_be_coll *coll)
+{
+    fill_plain(args, coll);
+    coll->send_counts = args->send_counts;
+    coll->send_displs = args->send_displs;
+    coll->recv_counts = args->recv_counts;
+    coll->recv_displs = args->recv_displs;
 }
 
 void ki_coll_describe(const kith_ctx *ctx, const kith_be_coll *coll, kith_op op, char *text, size_t nbytes)
@@ -313,7 +321,7 @@ static kith_status run(kith_group *group, const kith_coll_args *args)
     kith_be_coll coll;
     ki_reducer own;
     const ki_reducer *reducer = NULL;
-    ki_coll_fill(args, &coll);
+    fill_plain(args, &coll);
     kith_status status = ki_coll_check(group, &coll, args->op);
     if (status != KITH_OK)
         return status;
