@@ -341,8 +341,11 @@ kith_status kith_sendrecv(kith_group *group, const void *send, size_t send_count
     uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
     if (sent > 0 && taken > 0 && a < b + taken && b < a + sent)
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_sendrecv: the buffers overlap");
-    short_message both[2] = { short_of(KI_REQUEST_RECV, recv, taken, dtype, from, recv_tag),
-                              short_of(KI_REQUEST_SEND, send, sent, dtype, to, send_tag) };
+    /* The other rank waits for what is sent; a message to this rank itself is best met by its receive. */
+    int at = to == group->rank ? 1 : 0;
+    short_message both[2];
+    both[at] = short_of(KI_REQUEST_SEND, send, sent, dtype, to, send_tag);
+    both[1 - at] = short_of(KI_REQUEST_RECV, recv, taken, dtype, from, recv_tag);
     return run_any(group, "kith_sendrecv", both, 2);
 }
 
