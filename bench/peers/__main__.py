@@ -66,12 +66,13 @@ def measure(arguments, tools, store):
 
 
 def write_results(arguments, tools, store, answers, folder, seconds):
-    all_figures = targets.figures(store.rows)
+    all_figures = targets.figures(store.rows, store.timeouts)
     verdicts = targets.verdicts(store.rows, all_figures, answers.get("overhead")) + commands.verdicts(answers)
     run = {"command": "make bench-peers", "date": datetime.date.today().isoformat(),
            "minutes": seconds / 60, "machine": machine.describe(tools.baseline), "rows": store.rows, "notes": store.notes, "answers": answers}
     text = markdown.report(run, all_figures, verdicts)
-    document = {"format": "kith-bench-peers-1", **run, "figures": [f.__dict__ for f in all_figures],
+    document = {"format": "kith-bench-peers-1", **run, "timeouts": store.timeouts,
+                "figures": [dict(f.__dict__, timed_out=sorted(f.timed_out)) for f in all_figures],
                 "verdicts": [v.__dict__ for v in verdicts]}
     with open(os.path.join(folder, "peers.json"), "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)

@@ -93,6 +93,11 @@ class Tools:
                    "--backend", backend]
         return Driver(f"kith-{backend}", command, tuple(variants), dict(QUIET))
 
+    def ucx_alone(self, ranks):
+        """ucx as between hosts: without the shared memory that a group inside one host may go through."""
+        kith = self.kith("ucx", ranks)
+        return Driver("kith-ucx-alone", kith.command, kith.variants, dict(kith.env, KITH_HIER="off"))
+
     def kith_mpi(self, ranks):
         command = OPENMPI + ["-n", str(ranks), self.program("kith-bench"), "--backend", "mpi"]
         return Driver("kith-mpi", command, ("ordinary",), dict(QUIET, KITH_MPI_NATIVE="blocking"))
@@ -139,7 +144,7 @@ def two_ranks(tools, is_quick):
     drivers = [tools.kith("shm", 2, ("ordinary", "mapped"))] + tools.peers(2)
     if tools.has("mpirun.openmpi", "kith-bench"):
         drivers.append(tools.kith_mpi(2))
-    drivers += [tools.kith("ucx", 2), tools.floors(2)]
+    drivers += [tools.kith("ucx", 2), tools.ucx_alone(2), tools.floors(2)]
     sizes = QUICK_SIZES if is_quick else SIZES
     modes = ("cold",) if is_quick else ("cold", "back_to_back")
     ops = COLLECTIVES + MESSAGES[:1] if is_quick else COLLECTIVES + MESSAGES

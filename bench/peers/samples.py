@@ -31,6 +31,7 @@ class Store:
         self.rows = []
         self.seconds = {}
         self.notes = []
+        self.timeouts = []  # {"section", "op", "nbytes", "driver", "variant", "limit"}: nobody answered there
         self.extras = []  # anything else, newest first
         if is_resumed and os.path.exists(path):
             self._load(path)
@@ -48,6 +49,8 @@ class Store:
     def _take(self, entry):
         if "op" in entry:
             self.rows.append(entry)
+        elif "timeout" in entry:
+            self.timeouts.append(entry["timeout"])
         elif "seconds" in entry:
             self.seconds[entry["section"]] = entry["seconds"]
         elif "note" in entry and entry["note"] not in self.notes:
