@@ -7,7 +7,8 @@
 #
 # Whoever needs PATIENCE times what the quickest needed for its answer at a point, and some seconds, has no time there:
 # it is left out of that operation's larger sizes, and after the second time of the section. What was waited for it,
-# and its new start, are not of the section's time, so that the others' rounds get no shorter.
+# its new start, and what a slow one needs beyond HOPELESS_PEER times the quickest and a second, are not of the section's
+# time, so that the others' rounds get no shorter.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import sys
@@ -142,9 +143,11 @@ class Runner:
             self._restart(section, server)
             self.lost += time.monotonic() - begin
             return None
+        needed = time.monotonic() - begin
         if row is not None:
             known = self.quickest.setdefault((section.name, point.op, point.mode), {})
-            known[point.nbytes] = min(time.monotonic() - begin, known.get(point.nbytes, float("inf")))
+            known[point.nbytes] = min(needed, known.get(point.nbytes, needed))
+            self.lost += max(0.0, needed - targets.HOPELESS_PEER * known[point.nbytes] - 1)  # a crawl is nobody's time either
         return row
 
     def _restart(self, section, server):

@@ -33,7 +33,7 @@ def row(contender, us, op="all_reduce", nbytes=4096, section="2 ranks", mode="co
 
 class Classes(unittest.TestCase):
     def test_latency_has_three_classes(self):
-        self.assertEqual([samples.latency_class(ns) for ns in (22, 52, 57, 129, 130, 250)],
+        self.assertEqual([samples.latency_class(ns) for ns in (22, 52, 57, 147, 200, 250)],
                          ["sibling", "near", "near", "near", "far", "far"])
 
     def test_a_row_during_a_move_has_no_class(self):
