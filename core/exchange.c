@@ -53,8 +53,8 @@ static kith_status gather(kith_ctx *ctx, const char *key, const char *what, cons
     return status;
 }
 
-/* Statuses and sentences of all, and who is missing. Made in the first round of a context and kept: later rounds must not
- * fail on one rank for memory, as the others would wait for it until the connect deadline. */
+/* Statuses and sentences of all, and who is missing. Made in the first round of a context and kept: later rounds must
+ * not fail on one rank for memory, as the others would wait for it until the connect deadline. */
 static bool make_room(kith_ctx *ctx, room *made)
 {
     size_t size = (size_t)ctx->size;

@@ -76,9 +76,9 @@ static kith_status introduce(shm_group *group, kith_status status)
     return status;
 }
 
-/* Scratch is address space until an operation writes there, and few do: reductions whose own block lies under the result,
- * and those through process_vm_*. So a group costs next to nothing, and still no operation can fail for memory on one
- * rank alone, half-way through. */
+/* Scratch is address space until an operation writes there, and few do: reductions whose own block lies under the
+ * result, and those through process_vm_*. So a group costs next to nothing, and still no operation can fail for memory
+ * on one rank alone, half-way through. */
 static kith_status map_scratch(shm_group *group)
 {
     size_t most = (size_t)group->sizes.cell_nbytes;

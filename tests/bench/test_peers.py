@@ -214,7 +214,8 @@ class Verdicts(unittest.TestCase):
 
 def growth_row(ranks, heap):
     return {"backend": "shm", "ranks": ranks, "all_reduce_us": 1.0, "barrier_us": 1.0, "join_ms": 9.0, "group_us": 100.0, "heap_nbytes": heap,
-            "group_heap_nbytes": heap, "resident_nbytes": 1e5, "group_resident_nbytes": 1e4, "group_mapped_nbytes": 1e6}
+            "group_heap_nbytes": heap, "resident_nbytes": 1e5, "group_resident_nbytes": 1e4, "group_shared_nbytes": 2e4,
+            "group_mapped_nbytes": 1e6}
 
 
 ANSWERS = {

@@ -207,8 +207,8 @@ static void case_allocator(rank_info *info)
     }
 }
 
-/* What one more group holds on each rank, used by collectives and by messages with all others. Over mpi the collectives are
- * small: MPI works on copies of the buffers, so that it can be given up, and the group keeps the largest. */
+/* What one more group holds on each rank, used by collectives and by messages with all others. Over mpi the collectives
+ * are small: MPI works on copies of the buffers, so that it can be given up, and the group keeps the largest. */
 static void case_group_memory(rank_info *info)
 {
     enum { GROUPS = 4, BOUND = 65536, BOUND_OF_PEER = 256 };
