@@ -459,6 +459,13 @@ class Running(unittest.TestCase):
         self.assertLess(store.seconds["test"], 0.6)  # what was waited is nobody's time
         self.assertEqual(samples.Store(self.rows, True).timeouts, store.timeouts)
 
+    def test_large_points_come_last(self):
+        some = [plan.Point(op, nbytes) for op in ("reduce", "broadcast") for nbytes in (4, runner.LARGE)]
+        driver = plan.Driver("quick", [sys.executable, self.program], ("a",))
+        store = self.run_section(plan.Section("test", 2, [driver], some, 1.0), 0)
+        self.assertEqual([(r["op"], r["nbytes"]) for r in store.rows],
+                         [("reduce", 4), ("broadcast", 4), ("reduce", runner.LARGE), ("broadcast", runner.LARGE)])
+
     def test_whoever_is_left_out_for_time_was_slower_and_who_was_not_measured_is_missing(self):
         rows = [row(f"{name}/{kind}", us, nbytes=nbytes) for nbytes in (4, 64) for name, kind, us in
                 (("openmpi", "raw", 2.0), ("mpich", "raw", 1.0), ("kith-shm", "ordinary", 0.9))]
