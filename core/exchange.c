@@ -12,10 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct verdict {
-    int32_t status;
-    char detail[252];
-} verdict;
+#define DETAIL_NBYTES 252
+
+/* Of all ranks of the context. */
+typedef struct room {
+    int32_t *statuses;
+    char *details; /* [DETAIL_NBYTES] each */
+    unsigned char *is_missing;
+} room;
 
 static kith_status fail_missing(const char *what, const int *world_ranks, int count, const unsigned char *is_missing,
                                 int64_t timeout_ms)
@@ -49,13 +53,38 @@ static kith_status gather(kith_ctx *ctx, const char *key, const char *what, cons
     return status;
 }
 
-/* Statuses of all, and who is missing. Made in the first round of a context and kept: later rounds must not fail on one
- * rank for memory, as the others would wait for it until the connect deadline. */
-static verdict *make_room(kith_ctx *ctx)
+/* Statuses and sentences of all, and who is missing. Made in the first round of a context and kept: later rounds must
+ * not fail on one rank for memory, as the others would wait for it until the connect deadline. */
+static bool make_room(kith_ctx *ctx, room *made)
 {
+    size_t size = (size_t)ctx->size;
     if (ctx->exchange_room == NULL)
-        ctx->exchange_room = ki_calloc(&ctx->allocator, (size_t)ctx->size, sizeof(verdict) + 1);
-    return (verdict *)ctx->exchange_room;
+        ctx->exchange_room = ki_calloc(&ctx->allocator, size, sizeof(int32_t) + DETAIL_NBYTES + 1);
+    made->statuses = (int32_t *)ctx->exchange_room;
+    made->details = (char *)(made->statuses + size);
+    made->is_missing = (unsigned char *)(made->details + size * DETAIL_NBYTES);
+    return ctx->exchange_room != NULL;
+}
+
+/* Some rank failed, which all know now: its status, with its sentence, becomes everybody's. Sentences travel only here,
+ * because in each gather everybody gets what everybody gave. */
+static kith_status share_failure(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index,
+                                 int count, const room *at, int worst)
+{
+    char own[DETAIL_NBYTES] = "", round[256];
+    kith_status status = (kith_status)at->statuses[worst];
+    if (at->statuses[index] != KITH_OK)
+        snprintf(own, sizeof own, "%s", kith_error_detail());
+    snprintf(round, sizeof round, "%s/d", key);
+    memset(at->is_missing, 0, (size_t)count);
+    kith_status gathered = ki_store_gather(ctx->store, round, index, count, world_ranks, own, sizeof own, at->details,
+                                           ki_deadline_after_ms(ctx->connect_timeout_ms), at->is_missing);
+    char *detail = at->details + (size_t)worst * DETAIL_NBYTES;
+    detail[DETAIL_NBYTES - 1] = '\0';
+    if (worst == index)
+        return gathered == KITH_OK ? status : ki_fail_quiet(status, "%s", own);
+    return ki_fail(status, "%s: world rank %d: %s", what, world_ranks[worst],
+                   gathered == KITH_OK ? detail : "it could not say why");
 }
 
 kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, const int *world_ranks, int index,
@@ -66,30 +95,24 @@ kith_status ki_boot_exchange(kith_ctx *ctx, const char *key, const char *what, c
             memcpy(out, in, nbytes);
         return mine;
     }
-    verdict own = { mine, "" };
-    if (mine != KITH_OK)
-        snprintf(own.detail, sizeof own.detail, "%s", kith_error_detail());
-    verdict *all = make_room(ctx);
-    if (all == NULL)
+    int32_t own = mine;
+    room all;
+    if (!make_room(ctx, &all))
         return ki_fail(KITH_ERR_NO_MEMORY, "%s: no memory for %d ranks", what, count);
-    unsigned char *is_missing = (unsigned char *)(all + ctx->size);
     char round[256];
     snprintf(round, sizeof round, "%s/s", key);
-    kith_status status = gather(ctx, round, what, world_ranks, index, count, is_missing, &own, sizeof own, all);
+    kith_status status =
+        gather(ctx, round, what, world_ranks, index, count, all.is_missing, &own, sizeof own, all.statuses);
     int worst = index;
     for (int i = 0; status == KITH_OK && i < count; i++)
-        if (all[i].status < all[worst].status)
+        if (all.statuses[i] < all.statuses[worst])
             worst = i;
-    if (status == KITH_OK && all[worst].status != KITH_OK) {
-        all[worst].detail[sizeof all[worst].detail - 1] = '\0';
-        status = (kith_status)all[worst].status;
-        if (worst != index)
-            ki_fail(status, "%s: world rank %d: %s", what, world_ranks[worst], all[worst].detail);
-    }
+    if (status == KITH_OK && all.statuses[worst] != KITH_OK)
+        return share_failure(ctx, key, what, world_ranks, index, count, &all, worst);
     if (status != KITH_OK || nbytes == 0)
         return status;
     snprintf(round, sizeof round, "%s/p", key);
-    return gather(ctx, round, what, world_ranks, index, count, is_missing, in, nbytes, out);
+    return gather(ctx, round, what, world_ranks, index, count, all.is_missing, in, nbytes, out);
 }
 
 static void name_round(uint64_t group_id, uint32_t number, char *key, size_t nbytes)

@@ -3,7 +3,8 @@
  * A rank that failed still takes part and gives its status; then all participants return the same one, with the text
  * of the rank that gave it. Rounds are numbered by the caller, the number is part of the key: a participant that
  * skips the rest of its set-up and goes to the closing round meets the others at the round where they wait, because
- * statuses are gathered before payloads.
+ * statuses are gathered before payloads. A round is one or two gathers, and one more where some rank failed; for a rank
+ * each is one round trip, however many take part.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -8,7 +8,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "internal.h"
+#include <errno.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define DIRECT_NBYTES 2048
@@ -45,7 +47,8 @@ static void release(shm_group *group)
     shm_delete(group->host, group->far_recv);
     shm_delete(group->host, group->sources);
     shm_delete(group->host, group->targets);
-    shm_delete(group->host, group->scratch);
+    if (group->scratch != NULL)
+        munmap(group->scratch, group->scratch_nbytes);
     shm_delete(host, group);
 }
 
@@ -73,6 +76,22 @@ static kith_status introduce(shm_group *group, kith_status status)
     return status;
 }
 
+/* Scratch is address space until an operation writes there, and few do: reductions whose own block lies under the
+ * result, and those through process_vm_*. So a group costs next to nothing, and still no operation can fail for memory
+ * on one rank alone, half-way through. */
+static kith_status map_scratch(shm_group *group)
+{
+    size_t most = (size_t)group->sizes.cell_nbytes;
+    size_t nbytes = most > group->sizes.ring_nbytes / 2 ? most : (size_t)group->sizes.ring_nbytes / 2;
+    void *at = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return group->host->fail(KITH_ERR_NO_MEMORY, "no memory for %zu bytes of scratch of group %s: %s", nbytes,
+                                 group->name, strerror(errno));
+    group->scratch = at;
+    group->scratch_nbytes = nbytes;
+    return KITH_OK;
+}
+
 /* What is private and depends on the arena's sizes. */
 static kith_status prepare(shm_group *group)
 {
@@ -83,13 +102,8 @@ static kith_status prepare(shm_group *group)
     group->direct_nbytes = group->is_oversubscribed ? group->eager_nbytes : shm_min(DIRECT_NBYTES, group->eager_nbytes);
     size_t stream = group->instance->settings.stream_nbytes;
     group->stream_nbytes = stream == SIZE_MAX ? STREAM_NBYTES / (size_t)group->size : stream;
-    size_t most = (size_t)group->sizes.cell_nbytes;
-    group->scratch_nbytes = most > group->sizes.ring_nbytes / 2 ? most : (size_t)group->sizes.ring_nbytes / 2;
-    group->scratch = group->host->alloc(group->host->cookie, group->scratch_nbytes, 4096);
-    if (group->scratch == NULL)
-        return group->host->fail(KITH_ERR_NO_MEMORY, "no memory for %zu bytes of scratch of group %s",
-                                 group->scratch_nbytes, group->name);
-    return shm_channels_create(group);
+    kith_status status = map_scratch(group);
+    return status == KITH_OK ? shm_channels_create(group) : status;
 }
 
 kith_status shm_group_create(void *instance_, const kith_be_group_info *info, void **group_)

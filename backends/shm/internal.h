@@ -253,7 +253,7 @@ typedef struct shm_group {
     unsigned char **far_send, **far_recv; /* [size] the ranks' buffers: as mapped here, or addresses in their process */
     const void **sources;                 /* [size] */
     void **targets;                       /* [size] */
-    unsigned char *scratch;               /* scratch_nbytes: private, for pieces */
+    unsigned char *scratch;               /* scratch_nbytes: private, for pieces; pages come when they are touched */
     size_t scratch_nbytes;
 
     shm_region **regions; /* [region_count], by address of the own part */

@@ -102,7 +102,7 @@ class Operations:
 
 
 def start_ranks(size):
-    """Forks before torch is loaded; the rank that this process becomes, and a folder that all of them know."""
+    """Forks; the rank that this process becomes, and a folder that all of them know."""
     folder = tempfile.mkdtemp(prefix="kith-bench-gloo-")
     for rank in range(1, size):
         if os.fork() == 0:
@@ -156,11 +156,15 @@ def main():
     parser.add_argument("-n", type=int, default=2)
     arguments, rest = parser.parse_known_args()
     engine = load_engine(arguments.library)
+    # Before the fork: once for all ranks, which more ranks than cores would take minutes for on a busy machine, and
+    # their pages are shared. With one thread each for OpenMP and BLAS (peers/baseline.py) it leaves no thread behind;
+    # those of Gloo come after pinning and stay on their rank's CPU.
+    import torch
+    import torch.distributed
     rank, folder = start_ranks(arguments.n)
     try:
         words = [b"gloo"] + [word.encode() for word in rest]
         dtype_name = engine.bench_embed_options(len(words), (ctypes.c_char_p * (len(words) + 1))(*words), rank).decode()
-        import torch  # after the fork, and after pinning: its threads then stay on this rank's CPU
         dtype = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "int32": torch.int32}[dtype_name]
         torch.set_num_threads(1)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

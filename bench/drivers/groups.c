@@ -100,6 +100,7 @@ int bench_groups(kith_group *world, bench_peers *peers, const bench_options *opt
         if (peers->rank == 0) {
             fprintf(stderr, "kith-bench groups: there are %d ranks; a mesh of 2 x 2 needs 4\n", peers->size);
         }
+        bench_barrier(peers); /* a launcher ends the others with the first rank that fails */
         return 1;
     }
     kith_status status = kith_mesh_create(world, axes, AXES, NULL, &mesh);

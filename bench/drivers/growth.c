@@ -1,10 +1,11 @@
 /* bench/drivers/growth.c
  *
- * Times are medians of the slowest rank, memory is that of the rank which has most. Three kinds of memory, of the whole
+ * Times are medians of the slowest rank, memory is that of the rank which has most. Four kinds of memory, of the whole
  * process since before kith_init() and of one more group of all ranks:
  *
  *   heap       what the library holds through its allocator
  *   resident   pages of this process alone, as the kernel counts them (Private_* of smaps_rollup)
+ *   shared     pages of shared memory that were touched, each divided among the processes that touched it (groups only)
  *   mapped     address space that is shared with other ranks: what the transport asked for, touched or not
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -24,13 +25,14 @@
 #define ROUNDS 11
 #define GROUPS 5
 
-enum { JOIN_MS, GROUP_US, HEAP, GROUP_HEAP, RESIDENT, GROUP_RESIDENT, GROUP_MAPPED, FIGURES };
+enum { JOIN_MS, GROUP_US, HEAP, GROUP_HEAP, RESIDENT, GROUP_RESIDENT, GROUP_SHARED, GROUP_MAPPED, FIGURES };
 static const char *const names[FIGURES] = { "join_ms",
                                             "group_us",
                                             "heap_nbytes",
                                             "group_heap_nbytes",
                                             "resident_nbytes",
                                             "group_resident_nbytes",
+                                            "group_shared_nbytes",
                                             "group_mapped_nbytes" };
 
 static kith_status sum_batch(void *self)
@@ -75,6 +77,11 @@ static double resident_nbytes(void)
     return read_memory("/proc/self/smaps_rollup", "Private_Clean:", "Private_Dirty:");
 }
 
+static double shared_nbytes(void)
+{
+    return read_memory("/proc/self/smaps_rollup", "Pss_Shmem:", "Pss_Shmem:");
+}
+
 /* Writable shared mappings ("rw-s" in the second column of maps). */
 static double mapped_nbytes(void)
 {
@@ -99,6 +106,7 @@ static kith_status make_groups(kith_group *world, bench_peers *peers, double *fi
     kith_group *groups[GROUPS] = { NULL };
     double *ns = peers->segment->ns[peers->rank];
     double heap = (double)bench_allocated_nbytes(), resident = resident_nbytes(), mapped = mapped_nbytes();
+    double shared = shared_nbytes();
     for (int i = 0; i < GROUPS; i++) {
         uint64_t start = bench_release(peers);
         kith_status status = kith_group_dup(world, NULL, &groups[i]);
@@ -112,6 +120,7 @@ static kith_status make_groups(kith_group *world, bench_peers *peers, double *fi
     }
     figures[GROUP_HEAP] = ((double)bench_allocated_nbytes() - heap) / GROUPS;
     figures[GROUP_RESIDENT] = (resident_nbytes() - resident) / GROUPS;
+    figures[GROUP_SHARED] = (shared_nbytes() - shared) / GROUPS;
     figures[GROUP_MAPPED] = (mapped_nbytes() - mapped) / GROUPS;
     bench_barrier(peers);
     double worst[GROUPS];

@@ -1,6 +1,6 @@
 # bench/peers - measures Kith, its peers and the machine's floors in one interleaved run. `make bench-peers`.
 #
-#     python3 bench/peers --build BUILD                        about 15 minutes; --minutes N for more or less
+#     python3 bench/peers --build BUILD                        under half an hour; --minutes N for more or less
 #     python3 bench/peers --build BUILD --quick                under 2 minutes: fewer sizes, one round
 #     python3 bench/peers --build BUILD --resume               goes on with a run that was stopped
 #     python3 bench/peers --build BUILD --report               no measurement: the tables of what was measured
@@ -35,7 +35,7 @@ from runner import Runner
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="bench/peers", description="Kith, its peers and the floors, side by side.")
     parser.add_argument("--build", required=True, help="build folder")
-    parser.add_argument("--minutes", type=float, default=15, help="time for the whole run (default 15)")
+    parser.add_argument("--minutes", type=float, default=25, help="time for measuring, without starting programs (default 25)")
     parser.add_argument("--quick", action="store_true", help="fewer points and one round, under 2 minutes")
     parser.add_argument("--resume", action="store_true", help="go on with the rows that are there")
     parser.add_argument("--report", action="store_true", help="measure nothing, write the tables")
@@ -61,17 +61,18 @@ def measure(arguments, tools, store):
             if wanted is None or section.name in wanted:
                 runner.run(section, section.share * minutes * 60)
         if wanted is None or "tcp" in wanted:
-            tcp.measure(runner, tools, 0.06 * minutes * 60, arguments.quick)
+            tcp.measure(runner, tools, 0.03 * minutes * 60, arguments.quick)
         return commands.measure(tools, folder, wanted, arguments.quick)
 
 
 def write_results(arguments, tools, store, answers, folder, seconds):
-    all_figures = targets.figures(store.rows)
+    all_figures = targets.figures(store.rows, store.timeouts)
     verdicts = targets.verdicts(store.rows, all_figures, answers.get("overhead")) + commands.verdicts(answers)
     run = {"command": "make bench-peers", "date": datetime.date.today().isoformat(),
            "minutes": seconds / 60, "machine": machine.describe(tools.baseline), "rows": store.rows, "notes": store.notes, "answers": answers}
     text = markdown.report(run, all_figures, verdicts)
-    document = {"format": "kith-bench-peers-1", **run, "figures": [f.__dict__ for f in all_figures],
+    document = {"format": "kith-bench-peers-1", **run, "timeouts": store.timeouts,
+                "figures": [dict(f.__dict__, timed_out=sorted(f.timed_out)) for f in all_figures],
                 "verdicts": [v.__dict__ for v in verdicts]}
     with open(os.path.join(folder, "peers.json"), "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)

@@ -22,6 +22,7 @@ OPENMPI5 = {"openmpi5": [],
 # By default MPICH's collectives pass through a shared buffer (release_gather); "mpir" makes them from messages.
 MPICH5 = {"mpich5": {},
           "mpich5-mpir": {f"MPIR_CVAR_{op}_POSIX_INTRA_ALGORITHM": "mpir" for op in ("ALLREDUCE", "BCAST", "BARRIER", "REDUCE")}}
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 FEW = ("openmpi5", "openmpi5-ucx", "mpich5")  # where memory and time allow no more
 
 
@@ -93,7 +94,7 @@ class Baseline:
         return Command(name, command, dict(QUIET, **MPICH5[name]))
 
     def gloo(self, ranks, name="gloo"):
-        return Command(name, [self.python, ADAPTER, "--library", self.library, "-n", str(ranks)], {"OMP_NUM_THREADS": "1"})
+        return Command(name, [self.python, ADAPTER, "--library", self.library, "-n", str(ranks)], dict(ONE_THREAD))
 
     def commands(self, ranks, is_whole=True):
         """All peers that are there; few of the settings unless is_whole."""

@@ -106,11 +106,11 @@ def overlap_rows(overlap):
 def growth_rows(growth):
     def kib(nbytes):
         return f"{nbytes / 1024:,.0f}"
-    return [["backend", "ranks", "join, ms", "all_reduce of 8 B, us", "barrier, us", "a group, us", "its heap, KiB", "its pages, KiB", "its shared mapping, KiB",
-             "all heap, KiB", "all pages, KiB"]] + [
-        [row["backend"], str(row["ranks"]), f"{row['join_ms']:.0f}", f"{row['all_reduce_us']:.2f}", f"{row['barrier_us']:.2f}", f"{row['group_us']:,.0f}",
-         kib(row["group_heap_nbytes"]), kib(row["group_resident_nbytes"]), kib(row["group_mapped_nbytes"]), kib(row["heap_nbytes"]),
-         kib(row["resident_nbytes"])] for row in growth["rows"]]
+    return [["backend", "ranks", "join, ms", "all_reduce of 8 B, us", "barrier, us", "a group, us", "its heap, KiB", "its pages, KiB",
+             "its part of shared pages, KiB", "its shared mapping, KiB", "all heap, KiB", "all pages, KiB"]] + [
+        [row["backend"], str(row["ranks"]), f"{row['join_ms']:.0f}", f"{row['all_reduce_us']:.2f}", f"{row['barrier_us']:.2f}",
+         f"{row['group_us']:,.0f}", kib(row["group_heap_nbytes"]), kib(row["group_resident_nbytes"]), kib(row.get("group_shared_nbytes", 0)),
+         kib(row["group_mapped_nbytes"]), kib(row["heap_nbytes"]), kib(row["resident_nbytes"])] for row in growth["rows"]]
 
 
 TABLES = (("groups", "Two groups at once, all_reduce in each, 4 ranks", groups_rows),

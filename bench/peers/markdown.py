@@ -10,12 +10,14 @@ import targets
 BEGIN, END = "<!-- bench-peers begins -->", "<!-- bench-peers ends -->"
 # A library with several settings has one column, the best of them at each size.
 COLUMNS = (("Kith shm", (targets.ORDINARY,)), ("Kith shm, mapped", (targets.MAPPED,)), ("Kith mpi", ("kith-mpi/ordinary",)),
-           ("Kith ucx", (targets.UCX,)), ("Kith shm, bf16", targets.BF16_KITH[:1]), ("Kith shm, bf16, mapped", targets.BF16_KITH[1:]),
+           ("Kith ucx", (targets.UCX,)), ("Kith ucx, messages alone", (targets.UCX_ALONE,)),
+           ("Kith shm, bf16", targets.BF16_KITH[:1]), ("Kith shm, bf16, mapped", targets.BF16_KITH[1:]),
            ("Open MPI", ("openmpi/raw", "openmpi-ucx/raw")), ("Open MPI 5", ("openmpi5/raw", "openmpi5-ucx/raw", "openmpi5-sm/raw")),
            ("MPICH", ("mpich/raw",)), ("MPICH 5", ("mpich5/raw", "mpich5-mpir/raw")), ("UCX", ("ucx/raw",)), ("Gloo", ("gloo/raw",)),
            ("MPICH 5, bf16", targets.BF16_PEERS[:1]), ("Gloo, bf16", targets.BF16_PEERS[1:]), ("Kith ucx, TCP", (targets.TCP_KITH,)),
            ("Open MPI, TCP", (targets.TCP_PEER,)))
-RATIOS = (("Kith shm", targets.ORDINARY), ("Kith shm, mapped", targets.MAPPED), ("Kith ucx", targets.UCX))
+RATIOS = (("Kith shm", targets.ORDINARY), ("Kith shm, mapped", targets.MAPPED), ("Kith ucx", targets.UCX),
+          ("Kith ucx, messages alone", targets.UCX_ALONE))
 MODES = {"cold": "each operation alone, buffers just written", "back_to_back": "operations without a pause"}
 
 
@@ -93,9 +95,9 @@ def means_table(all_figures):
             chosen = [f for f in all_figures if f.section == section and f.mode == mode]
             for op in dict.fromkeys(f.op for f in chosen):
                 some = [f for f in chosen if f.op == op]
-                means = [targets.geometric_mean(f.speedup(c) for f in some) for c in (targets.ORDINARY, targets.MAPPED)]
-                large = targets.geometric_mean(f.speedup(targets.MAPPED) for f in some if f.nbytes >= targets.MAPPED_FROM)
-                if any(means):
+                means = [targets.mean_speedup(some, c) for c in (targets.ORDINARY, targets.MAPPED)]
+                large = targets.mean_speedup([f for f in some if f.nbytes >= targets.MAPPED_FROM], targets.MAPPED)
+                if any(mean is not None for mean in means):
                     rows.append([op, section, mode.replace("_", " ")] + [ratio(m) for m in means + [large]])
     return table(["operation", "ranks", "mode", "ordinary", "mapped", "mapped, 4 KiB up"], rows)
 
@@ -109,7 +111,7 @@ def short_nbytes(nbytes):
 
 def ratio_table(all_figures, contender):
     """One line for each operation and number of ranks, one column for each size: best peer / contender, cold."""
-    chosen = [f for f in all_figures if f.mode == "cold" and f.speedup(contender)]
+    chosen = [f for f in all_figures if f.mode == "cold" and f.speedup(contender) is not None]
     sizes = sorted({f.nbytes for f in chosen})
     found = {(f.op, f.section, f.nbytes): ratio(f.speedup(contender)) for f in chosen}
     lines = dict.fromkeys((f.op, f.section) for f in chosen)
@@ -144,6 +146,12 @@ def overhead_table(overhead):
     return table(["call", "min ns", "median ns", "allocations"], lines)
 
 
+def absent_notes(all_figures):
+    """Where a peer has an operation and no figure on these cores; the means leave those points out."""
+    return [f"{f.section}, {f.op} {f.nbytes:,} B, {f.mode.replace('_', ' ')}: not measured on {f.latency_class} cores: {', '.join(f.absent)}"
+            for f in all_figures if f.absent]
+
+
 def report(run, all_figures, verdicts):
     """run: what __main__ collected: command, machine, rows, notes, answers (of kith-bench's commands, by name)."""
     rows = run["rows"]
@@ -172,8 +180,9 @@ def report(run, all_figures, verdicts):
     overhead = run["answers"].get("overhead")
     if overhead:
         lines += ["", "### Starting an operation above a backend that does nothing", ""] + overhead_table(overhead)
-    if run["notes"]:
-        lines += ["", "### Notes of the run", ""] + [f"- {note}" for note in run["notes"]]
+    notes = run["notes"] + absent_notes(all_figures)
+    if notes:
+        lines += ["", "### Notes of the run", ""] + [f"- {note}" for note in notes]
     return "\n".join(lines) + "\n"
 
 

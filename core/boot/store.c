@@ -64,6 +64,7 @@ kith_status ki_store_set(ki_store *store, const char *key, const void *value, si
 kith_status ki_store_set_until(ki_store *store, const char *key, const void *value, size_t nbytes, int64_t deadline_ns)
 {
     kith_status s = check_key(key, nbytes);
+    store->requests++;
     if (s == KITH_OK)
         s = store->ops->set(store, key, value, nbytes, deadline_ns);
     return s == KITH_ERR_TIMEOUT
@@ -74,6 +75,7 @@ kith_status ki_store_set_until(ki_store *store, const char *key, const void *val
 kith_status ki_store_get(ki_store *store, const char *key, int64_t deadline_ns, void **value, size_t *nbytes)
 {
     kith_status s = check_key(key, 0);
+    store->requests++;
     if (s == KITH_OK)
         s = store->ops->get(store, key, deadline_ns, value, nbytes);
     if (s == KITH_ERR_TIMEOUT)
@@ -131,10 +133,16 @@ kith_status ki_store_gather(ki_store *store, const char *key, int index, int cou
         return KITH_ERR_NO_MEMORY;
     memset(mask, 0, (size_t)count);
     ki_gather_args args = { key, index, count, world_ranks, in, nbytes, out, mask, -1 };
+    store->requests++;
     s = gather_failed(store->ops->gather(store, &args, deadline_ns), &args);
     if (mask != is_missing)
         ki_free(NULL, mask);
     return s;
+}
+
+uint64_t ki_store_requests(const ki_store *store)
+{
+    return store->requests;
 }
 
 bool ki_store_poll_event(ki_store *store, ki_event *event)

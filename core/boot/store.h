@@ -48,6 +48,9 @@ kith_status ki_store_get(ki_store *store, const char *key, int64_t deadline_ns, 
 kith_status ki_store_gather(ki_store *store, const char *key, int index, int count, const int *world_ranks,
                             const void *in, size_t nbytes, void *out, int64_t deadline_ns, unsigned char *is_missing);
 
+/* Sets, gets and gathers of this handle so far. Each is one round trip of this rank, however many ranks take part. */
+uint64_t ki_store_requests(const ki_store *store);
+
 /* Events that others caused, polled without blocking (cheap enough for every few milliseconds of a wait). */
 typedef enum ki_event_kind { KI_EVENT_RANK_DIED, KI_EVENT_ABORT, KI_EVENT_FAILURE } ki_event_kind;
 typedef struct ki_event {

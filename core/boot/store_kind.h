@@ -45,6 +45,7 @@ struct ki_store {
     int rank, size;
     int64_t timeout_ms; /* of connecting; also for requests without a deadline of their own that need no other rank */
     char url[KI_STORE_URL_NBYTES];
+    uint64_t requests; /* so far: each is a round trip */
     ki_event *events; /* ring */
     size_t event_first, event_count, event_capacity;
 };

@@ -127,6 +127,7 @@ class Drivers(unittest.TestCase):
         self.assertEqual(row["ranks"], 3)
         self.assertGreater(row["heap_nbytes"], row["group_heap_nbytes"] / 2)
         self.assertGreater(row["group_heap_nbytes"], 1000)
+        self.assertGreater(row["group_shared_nbytes"], 1000)
         self.assertGreater(row["group_us"], 0)
 
     def test_a_mesh_of_four_needs_four_ranks(self):

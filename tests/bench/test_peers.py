@@ -20,6 +20,7 @@ import plan
 import regress
 import samples
 import server
+import runner
 import targets
 from runner import Runner
 
@@ -32,7 +33,7 @@ def row(contender, us, op="all_reduce", nbytes=4096, section="2 ranks", mode="co
 
 class Classes(unittest.TestCase):
     def test_latency_has_three_classes(self):
-        self.assertEqual([samples.latency_class(ns) for ns in (22, 52, 57, 129, 130, 250)],
+        self.assertEqual([samples.latency_class(ns) for ns in (22, 52, 57, 147, 200, 250)],
                          ["sibling", "near", "near", "near", "far", "far"])
 
     def test_a_row_during_a_move_has_no_class(self):
@@ -213,7 +214,8 @@ class Verdicts(unittest.TestCase):
 
 def growth_row(ranks, heap):
     return {"backend": "shm", "ranks": ranks, "all_reduce_us": 1.0, "barrier_us": 1.0, "join_ms": 9.0, "group_us": 100.0, "heap_nbytes": heap,
-            "group_heap_nbytes": heap, "resident_nbytes": 1e5, "group_resident_nbytes": 1e4, "group_mapped_nbytes": 1e6}
+            "group_heap_nbytes": heap, "resident_nbytes": 1e5, "group_resident_nbytes": 1e4, "group_shared_nbytes": 2e4,
+            "group_mapped_nbytes": 1e6}
 
 
 ANSWERS = {
@@ -390,7 +392,7 @@ class Plan(unittest.TestCase):
 
 
 FAKE_SERVER = """
-import json, socket, sys
+import json, os, socket, sys, time
 line = socket.socket(socket.AF_UNIX)
 line.connect(sys.argv[sys.argv.index("--serve") + 1])
 stream = line.makefile("rw")
@@ -401,6 +403,8 @@ for question in stream:
     q = json.loads(question)
     if q["op"] == "die":
         sys.exit("a reason to die")
+    if q["nbytes"] >= float(os.environ.get("FAKE_SLOW_FROM", "inf")):
+        time.sleep(60)
     if q["variant"] == "b" and q["nbytes"] > 100:
         say({"error": "not available"})
         continue
@@ -440,6 +444,55 @@ class Running(unittest.TestCase):
         self.assertEqual([r["op"] for r in store.rows], ["all_reduce", "all_reduce"])
         self.assertTrue(any("a reason to die" in note for note in store.notes))
 
+    def test_a_driver_without_an_answer_is_left_out_of_what_is_larger_and_then_of_all(self):
+        self.addCleanup(setattr, runner, "SLACK_SECONDS", runner.SLACK_SECONDS)
+        runner.SLACK_SECONDS = 0.3
+        quick = plan.Driver("quick", [sys.executable, self.program], ("a",))
+        slow = plan.Driver("slow", [sys.executable, self.program], ("a",), {"FAKE_SLOW_FROM": "64"})
+        some = [plan.Point(op, nbytes) for op in ("reduce", "broadcast", "all_gather") for nbytes in (4, 64, 80)]
+        store = self.run_section(plan.Section("test", 2, [quick, slow], some, 1.0), 0)
+        answered = {name: [(r["op"], r["nbytes"]) for r in store.rows if r["driver"] == name] for name in ("quick", "slow")}
+        self.assertEqual(answered["quick"], [(p.op, p.nbytes) for p in some])
+        self.assertEqual(answered["slow"], [("reduce", 4), ("broadcast", 4)])
+        self.assertEqual([(t["op"], t["nbytes"]) for t in store.timeouts], [("reduce", 64), ("broadcast", 64)])
+        self.assertTrue(any("did not answer in time twice" in note for note in store.notes), store.notes)
+        self.assertLess(store.seconds["test"], 0.6)  # what was waited is nobody's time
+        self.assertEqual(samples.Store(self.rows, True).timeouts, store.timeouts)
+
+    def test_large_points_come_last(self):
+        some = [plan.Point(op, nbytes) for op in ("reduce", "broadcast") for nbytes in (4, runner.LARGE)]
+        driver = plan.Driver("quick", [sys.executable, self.program], ("a",))
+        store = self.run_section(plan.Section("test", 2, [driver], some, 1.0), 0)
+        self.assertEqual([(r["op"], r["nbytes"]) for r in store.rows],
+                         [("reduce", 4), ("broadcast", 4), ("reduce", runner.LARGE), ("broadcast", runner.LARGE)])
+
+    def test_whoever_is_left_out_for_time_was_slower_and_who_was_not_measured_is_missing(self):
+        rows = [row(f"{name}/{kind}", us, nbytes=nbytes) for nbytes in (4, 64) for name, kind, us in
+                (("openmpi", "raw", 2.0), ("mpich", "raw", 1.0), ("kith-shm", "ordinary", 0.9))]
+        rows.remove(next(r for r in rows if r["driver"] == "mpich" and r["nbytes"] == 64))
+        small, large = targets.figures(rows)
+        self.assertEqual((small.absent, large.absent), ([], ["mpich/raw"]))
+        self.assertAlmostEqual(targets.mean_speedup([small, large], targets.ORDINARY), 1 / 0.9)
+        text = targets.two_rank_verdicts([small, large])[0].detail
+        self.assertTrue(text.startswith("1 of 1 points") and text.endswith("without 1 where a peer is missing"), text)
+        timeout = {"section": "2 ranks", "op": "all_reduce", "nbytes": 16, "driver": "mpich", "variant": "raw", "limit": 5}
+        large = targets.figures(rows, [timeout])[1]
+        self.assertEqual((large.absent, large.timed_out), ([], {"mpich/raw"}))
+        self.assertAlmostEqual(targets.mean_speedup([small, large], targets.ORDINARY), (1 / 0.9 * 2 / 0.9) ** 0.5)
+
+    def test_a_peer_that_was_hopeless_on_other_cores_is_not_missing(self):
+        rows = [row("openmpi/raw", 1.0), row("kith-shm/ordinary", 0.9), row("openmpi/raw", 1.0, flag=(240, 240)),
+                row("gloo/raw", 5.1, flag=(240, 240)), row("kith-shm/ordinary", 0.9, turn=1)]
+        self.assertEqual(targets.figures(rows)[0].absent, [])
+        rows[3]["median_us"] = 4.9
+        self.assertEqual(targets.figures(rows)[0].absent, ["gloo/raw"])
+
+    def test_kith_without_an_answer_misses_its_targets(self):
+        rows = [row("openmpi/raw", 1.0), row("kith-shm/ordinary", 0.5), row("openmpi/raw", 9.0, nbytes=65536)]
+        timeout = {"section": "2 ranks", "op": "all_reduce", "nbytes": 65536, "driver": "kith-shm", "variant": "ordinary", "limit": 5}
+        verdicts = targets.two_rank_verdicts(targets.figures(rows, [timeout]))
+        self.assertEqual([v.is_met for v in verdicts[:2]], [False, False])
+
     def test_a_run_goes_on_where_it_stopped(self):
         section = self.section([plan.Point("all_reduce", 64)])
         self.run_section(section, 0)
@@ -467,9 +520,9 @@ class Running(unittest.TestCase):
         rows = [row("floors/staged-4", 1.0), row("floors/staged-16", 1.5), row("floors/halves-4", 1.7),
                 row("floors/halves-16", 4.0, flag=(240, 240)), row("floors/direct", 9.0), row("mpich/raw", 99.0)]
         runner._mark_hopeless(self.section([point]), point, rows)
-        self.assertEqual(runner.hopeless, {(point, "floors/halves-4")})
+        self.assertEqual(runner.hopeless, {(point, "floors/halves-4", "near")})
         runner._mark_hopeless(self.section([point]), point, [row("openmpi/raw", 1.0), row("gloo/raw", 900.0)])
-        self.assertEqual(runner.hopeless, {(point, "floors/halves-4"), (point, "gloo/raw")})
+        self.assertEqual(runner.hopeless, {(point, "floors/halves-4", "near"), (point, "gloo/raw", "near")})
 
     def test_rows_are_json_lines(self):
         self.run_section(self.section([plan.Point("all_reduce", 64)]), 0)

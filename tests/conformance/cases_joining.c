@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- launchers ---- */
 
@@ -207,6 +207,49 @@ static void case_allocator(rank_info *info)
     }
 }
 
+/* What one more group holds on each rank, used by collectives and by messages with all others. Over mpi the collectives
+ * are small: MPI works on copies of the buffers, so that it can be given up, and the group keeps the largest. */
+static void case_group_memory(rank_info *info)
+{
+    enum { GROUPS = 4, BOUND = 65536, BOUND_OF_PEER = 256 };
+    counts c = { 0, 0, 0 };
+    const kith_allocator allocator = { counted_alloc, counted_free, &c };
+    kith_init_options options = KITH_INIT_OPTIONS_INIT;
+    kith_group *groups[GROUPS] = { NULL };
+    options.allocator = &allocator;
+    REQUIRE_OK(join_ranks(info, &options, &info->ctx));
+    info->world = kith_world(info->ctx);
+    const int size = kith_size(info->ctx), rank = kith_rank(info->ctx); /* a launcher may have set them */
+    const long bound = BOUND + BOUND_OF_PEER * (long)(size - 1);
+    case_use_group(info->world); /* what comes with the first use of the context */
+    long before = atomic_load(&c.nbytes);
+    for (int i = 0; i < GROUPS; i++) {
+        REQUIRE_OK(kith_group_dup(info->world, NULL, &groups[i]));
+        if (strcmp(kith_group_backend(groups[i]), "mpi") == 0)
+            REQUIRE_OK(kith_barrier(groups[i]));
+        else
+            case_use_group(groups[i]);
+        for (int k = 1; k < size; k++) {
+            int to = (rank + k) % size, from = (rank + size - k) % size, in = -1;
+            REQUIRE_OK(kith_sendrecv(groups[i], &rank, 1, to, 1, &in, 1, from, 1, KITH_INT32));
+            REQUIRE(in == from);
+        }
+    }
+    long each = (atomic_load(&c.nbytes) - before) / GROUPS;
+    if (each <= 0 || each > bound)
+        rank_fail(__FILE__, __LINE__, "a group of %d ranks holds %ld bytes, wanted 1 to %ld", size, each, bound);
+    for (int i = 0; i < GROUPS; i++)
+        REQUIRE_OK(kith_group_destroy(groups[i]));
+    REQUIRE_OK(kith_finalize(info->ctx));
+    REQUIRE(atomic_load(&c.live) == 0);
+}
+
+static int run_group_memory(run_options *options)
+{
+    options->joins_itself = true;
+    return run_ranks(options, case_group_memory, NULL);
+}
+
 static int run_allocator(run_options *options)
 {
     char folder[256];
@@ -256,5 +299,6 @@ const conformance_case cases_joining[] = {
     { "torchrun", NULL, run_torchrun },
     { "two_contexts", NULL, run_two_contexts },
     { "allocator", NULL, run_allocator },
+    { "group_memory", NULL, run_group_memory },
     { NULL, NULL, NULL },
 };
