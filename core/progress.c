@@ -190,7 +190,8 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
     kith_ctx *ctx = waiter->ctx;
     if (waiter->polls < ctx->spin) {
         waiter->polls++;
-        relax();
+        if (!waiter->is_transport)
+            relax();
         return KITH_OK;
     }
     int64_t now = ki_now_ns();

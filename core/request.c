@@ -450,11 +450,13 @@ kith_status ki_request_time_out(kith_request *request, int64_t timeout_ms, bool 
     return ki_request_collect(request);
 }
 
-/* One round for whoever waits. What runs alone needs no walk over the groups. */
-static void step_for(kith_request *request)
+/* One round for whoever waits. What runs alone needs no walk over the groups, and while the wait spins no progress of
+ * backends that are not its own. */
+static void step_for(kith_request *request, const ki_waiter *waiter)
 {
     kith_ctx *ctx = request->group->ctx;
-    if (ctx->active_requests > 1 || ctx->instance_count > 1) {
+    bool is_spinning = waiter->polls < ctx->spin;
+    if (ctx->active_requests > 1 || (ctx->instance_count > 1 && !is_spinning)) {
         ki_ctx_step(ctx);
         return;
     }
@@ -474,6 +476,7 @@ kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *r
     bool is_default = timeout_ms == KITH_TIMEOUT_DEFAULT;
     int64_t limit = is_default ? request->group->timeout_ms : timeout_ms;
     ki_waiter_init(&waiter, ctx, limit);
+    waiter.is_transport = !request->group->backend->is_test_enough;
     if (is_default && request->deadline_ns != 0)
         waiter.deadline_ns = request->deadline_ns, waiter.timeout_ms = 0;
     for (;;) {
@@ -482,7 +485,7 @@ kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *r
                 *received = request->kind == KI_REQUEST_RECV ? request->received : 0;
             return ki_request_collect(request);
         }
-        step_for(request);
+        step_for(request, &waiter);
         if (request->state != KI_STATE_DONE && ki_waiter_pause(&waiter) != KITH_OK)
             return ki_request_time_out(request, limit, true);
     }
