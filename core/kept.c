@@ -8,27 +8,6 @@
 #include "request.h"
 #include <string.h>
 
-typedef struct kept_key {
-    size_t count;
-    kith_coll_kind kind;
-    kith_dtype dtype;
-    kith_op op;
-    int root;
-    bool is_in_place;
-} kept_key;
-
-typedef struct kept_plan {
-    kept_key key;
-    kith_request *request;
-} kept_plan;
-
-struct ki_kept {
-    kept_plan plans[KI_KEPT_MOST]; /* the one used last comes first */
-    int count;
-    unsigned char *temp; /* scratch for whichever runs; with the request while one does */
-    size_t temp_capacity;
-};
-
 bool ki_kept_may(const kith_group *group, const kith_coll_args *args)
 {
     bool has_arrays = args->send_counts != NULL || args->recv_counts != NULL || args->kind == KITH_REDUCE_SCATTER_V ||
@@ -39,24 +18,24 @@ bool ki_kept_may(const kith_group *group, const kith_coll_args *args)
 }
 
 /* From the descriptor, where what the collective does not have is always the same. */
-static kept_key key_of(const kith_be_coll *coll)
+static ki_kept_key key_of(const kith_be_coll *coll)
 {
-    return (kept_key){ .count = coll->count,
-                       .kind = coll->kind,
-                       .dtype = coll->dtype,
-                       .op = coll->op,
-                       .root = coll->root,
-                       .is_in_place = coll->send == coll->recv };
+    return (ki_kept_key){ .count = coll->count,
+                          .kind = coll->kind,
+                          .dtype = coll->dtype,
+                          .op = coll->op,
+                          .root = coll->root,
+                          .is_in_place = coll->send == coll->recv };
 }
 
-static bool is_same(const kept_key *a, const kept_key *b)
+static bool is_same(const ki_kept_key *a, const ki_kept_key *b)
 {
     return a->count == b->count && a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
            a->is_in_place == b->is_in_place;
 }
 
 /* Brings the plan to the front. NULL when there is none. */
-static kith_request *find(struct ki_kept *kept, const kept_key *key)
+static kith_request *find(ki_kept *kept, const ki_kept_key *key)
 {
     int i = 0;
     while (i < kept->count && !is_same(&kept->plans[i].key, key))
@@ -64,31 +43,31 @@ static kith_request *find(struct ki_kept *kept, const kept_key *key)
     if (i == kept->count)
         return NULL;
     if (i > 0) {
-        kept_plan found = kept->plans[i];
+        ki_kept_plan found = kept->plans[i];
         memmove(&kept->plans[1], &kept->plans[0], (size_t)i * sizeof kept->plans[0]);
         kept->plans[0] = found;
     }
     return kept->plans[0].request;
 }
 
-static void forget_first(struct ki_kept *kept)
+static void forget_first(ki_kept *kept)
 {
     kept->count--;
     memmove(&kept->plans[0], &kept->plans[1], (size_t)kept->count * sizeof kept->plans[0]);
 }
 
-static void insert(struct ki_kept *kept, const kept_key *key, kith_request *request)
+static void insert(ki_kept *kept, const ki_kept_key *key, kith_request *request)
 {
     if (kept->count == KI_KEPT_MOST)
         ki_request_release(kept->plans[--kept->count].request);
     memmove(&kept->plans[1], &kept->plans[0], (size_t)kept->count * sizeof kept->plans[0]);
-    kept->plans[0] = (kept_plan){ *key, request };
+    kept->plans[0] = (ki_kept_plan){ *key, request };
     kept->count++;
 }
 
 /* ---- scratch ---- */
 
-static void lend_temp(struct ki_kept *kept, ki_executor *executor)
+static void lend_temp(ki_kept *kept, ki_executor *executor)
 {
     if (executor->temp_capacity >= kept->temp_capacity)
         return;
@@ -100,7 +79,7 @@ static void lend_temp(struct ki_kept *kept, ki_executor *executor)
 }
 
 /* Long scratch stays with its request, in the pool. */
-static void take_temp(struct ki_kept *kept, ki_executor *executor)
+static void take_temp(ki_kept *kept, ki_executor *executor)
 {
     if (executor->temp_capacity > KI_KEPT_TEMP_NBYTES)
         return;
@@ -142,7 +121,7 @@ static kith_status post_and_wait(kith_request *request)
 
 static kith_status run_kept(kith_group *group, const kith_be_coll *coll, kith_request *request)
 {
-    struct ki_kept *kept = group->kept;
+    ki_kept *kept = group->kept;
     request->coll.send = coll->send;
     request->coll.recv = coll->recv;
     lend_temp(kept, &request->executor);
@@ -157,12 +136,12 @@ static kith_status run_kept(kith_group *group, const kith_be_coll *coll, kith_re
 
 static kith_status run_new(kith_group *group, const kith_coll_args *args)
 {
-    struct ki_kept *kept = group->kept;
+    ki_kept *kept = group->kept;
     kith_request *request = NULL;
     kith_status status = ki_coll_make(group, args, true, &request);
     if (status != KITH_OK)
         return status;
-    kept_key key = key_of(&request->coll);
+    ki_kept_key key = key_of(&request->coll);
     lend_temp(kept, &request->executor);
     status = post_and_wait(request);
     take_temp(kept, &request->executor);
@@ -176,13 +155,13 @@ static kith_status run_new(kith_group *group, const kith_coll_args *args)
 kith_status ki_kept_run(kith_group *group, const kith_coll_args *args)
 {
     if (group->kept == NULL) {
-        group->kept = (struct ki_kept *)ki_calloc(&group->ctx->allocator, 1, sizeof *group->kept);
+        group->kept = (ki_kept *)ki_calloc(&group->ctx->allocator, 1, sizeof *group->kept);
         if (group->kept == NULL)
             return KITH_ERR_NO_MEMORY;
     }
     kith_be_coll coll;
     ki_coll_fill(args, &coll);
-    kept_key key = key_of(&coll);
+    ki_kept_key key = key_of(&coll);
     kith_request *request = find(group->kept, &key);
     if (request == NULL)
         return run_new(group, args);
@@ -192,7 +171,7 @@ kith_status ki_kept_run(kith_group *group, const kith_coll_args *args)
 
 void ki_kept_release(kith_group *group)
 {
-    struct ki_kept *kept = group->kept;
+    ki_kept *kept = group->kept;
     if (kept == NULL)
         return;
     for (int i = 0; i < kept->count; i++)

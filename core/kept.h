@@ -21,6 +21,28 @@
 #define KI_KEPT_PLAN_NBYTES ((size_t)128 << 10)
 #define KI_KEPT_TEMP_NBYTES ((size_t)16 << 20)
 
+/* All that the plan of a collective depends on, in a group. */
+typedef struct ki_kept_key {
+    size_t count;
+    kith_coll_kind kind;
+    kith_dtype dtype;
+    kith_op op;
+    int root;
+    bool is_in_place;
+} ki_kept_key;
+
+typedef struct ki_kept_plan {
+    ki_kept_key key;
+    kith_request *request; /* idle between calls */
+} ki_kept_plan;
+
+typedef struct ki_kept {
+    ki_kept_plan plans[KI_KEPT_MOST]; /* the one used last comes first */
+    int count;
+    unsigned char *temp; /* scratch; with the request while one runs */
+    size_t temp_capacity;
+} ki_kept;
+
 /* May the plan of a blocking collective on host memory be kept? */
 bool ki_kept_may(const kith_group *group, const kith_coll_args *args);
 

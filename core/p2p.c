@@ -251,7 +251,6 @@ static inline kith_status run_short(kith_group *group, short_message *list, int 
         }
     }
     ki_waiter_init(&waiter, group->ctx, group->timeout_ms);
-    waiter.is_transport = !group->backend->is_test_enough;
     while (!test_all_short(group, list, count)) {
         kith_status status = pause_short(group, list, count, &waiter);
         if (status != KITH_OK)

@@ -190,8 +190,7 @@ kith_status ki_waiter_pause(ki_waiter *waiter)
     kith_ctx *ctx = waiter->ctx;
     if (waiter->polls < ctx->spin) {
         waiter->polls++;
-        if (!waiter->is_transport)
-            relax();
+        relax();
         return KITH_OK;
     }
     int64_t now = ki_now_ns();

@@ -24,7 +24,6 @@ typedef struct ki_waiter {
     int64_t start_ns;    /* first slow poll; 0 before */
     int64_t deadline_ns; /* 0: none. Set by the first slow poll when timeout_ms > 0 */
     int64_t timeout_ms;
-    bool is_transport;   /* each poll calls into a transport: long enough without a pause of the processor */
 } ki_waiter;
 
 static inline void ki_waiter_init(ki_waiter *waiter, kith_ctx *ctx, int64_t timeout_ms)

@@ -476,7 +476,6 @@ kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *r
     bool is_default = timeout_ms == KITH_TIMEOUT_DEFAULT;
     int64_t limit = is_default ? request->group->timeout_ms : timeout_ms;
     ki_waiter_init(&waiter, ctx, limit);
-    waiter.is_transport = !request->group->backend->is_test_enough;
     if (is_default && request->deadline_ns != 0)
         waiter.deadline_ns = request->deadline_ns, waiter.timeout_ms = 0;
     for (;;) {
