@@ -215,6 +215,7 @@ void ucx_close(void *instance)
         be->ucx->ucp_cleanup(be->context);
     ucx_library_log_end(host);
     ucx_packets_free(be);
+    ki_msg_engine_fini(&be->engine);
     for (int r = 0; be->peers != NULL && r < host->size; r++)
         if (be->peers[r].address != NULL)
             host->free(host->cookie, be->peers[r].address);
