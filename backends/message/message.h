@@ -195,6 +195,12 @@ static inline bool ki_packet_is_rts(const ki_msg_header *header)
     return header->kind == KI_PACKET_RTS || header->kind == KI_PACKET_RTS_DEVICE;
 }
 
+/* The number that ends in these 32 bits and is nearest to the one that is due: for transports that send no more. */
+static inline uint64_t ki_whole_sequence(uint64_t due, uint32_t low)
+{
+    return due + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)due);
+}
+
 /* Into op's buffer, wherever it lies. is_device: from is device memory. */
 kith_status ki_msg_take(ki_msg_op *op, const void *from, size_t nbytes, bool is_device);
 

@@ -271,13 +271,11 @@ ucs_status_t ucx_on_packet(void *arg, const void *header, size_t header_nbytes, 
     return UCS_OK;
 }
 
-/* The number that ends in these 32 bits and is nearest to the one that is due. */
 static uint64_t whole_sequence(const ki_msg_group *group, const ucx_eager_header *header)
 {
     if (header->source >= (uint32_t)group->size) /* damaged: ki_msg_arrived() says so */
         return header->sequence;
-    uint64_t due = group->peers[header->source].next_recv;
-    return due + (uint64_t)(int64_t)(int32_t)(header->sequence - (uint32_t)due);
+    return ki_whole_sequence(group->peers[header->source].next_recv, header->sequence);
 }
 
 ucs_status_t ucx_on_eager(void *arg, const void *header, size_t header_nbytes, void *data, size_t nbytes,
