@@ -180,7 +180,7 @@ static kith_status start_algo(kith_request *request)
         transport.site_arg = request;
     }
     kith_status status = ki_executor_start(&request->executor, request->algo, &request->args, &transport);
-    request->is_planned = status == KITH_OK && request->is_persistent && request->way == KI_WAY_HOST;
+    request->is_planned = status == KITH_OK && request->is_persistent && transport.site == NULL;
     return status;
 }
 
