@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "device/group.h"
 #include "dispatch.h"
+#include "kept.h"
 #include "op.h"
 #include "progress.h"
 #include "request.h"
@@ -279,6 +280,8 @@ static const ki_reducer *find_reducer(kith_group *group, const kith_be_coll *col
 
 static kith_status run_queued(kith_group *group, const kith_coll_args *args)
 {
+    if (ki_kept_may(group, args))
+        return ki_kept_run(group, args);
     kith_request *request = NULL;
     kith_status status = ki_coll_make(group, args, false, &request);
     if (status != KITH_OK)

@@ -138,8 +138,20 @@ void ki_dispatch_fill(kith_request *request)
     };
 }
 
+static ki_transport transport_of(const kith_request *request)
+{
+    return (ki_transport){ .backend = request->group->backend,
+                           .group = request->group->bg,
+                           .tag = TAG_COLL | request->coll.sequence };
+}
+
 kith_status ki_dispatch_begin(kith_request *request)
 {
+    if (request->is_planned && !request->group->is_check) {
+        ki_transport transport = transport_of(request);
+        request->state = KI_STATE_RUNNING;
+        return ki_executor_restart(&request->executor, &transport);
+    }
     ki_dispatch_fill(request);
     request->path = KI_PATH_LOCAL;
     if (request->group->is_check && request->group->size > 1) {
@@ -162,14 +174,14 @@ kith_status ki_dispatch_check(kith_request *request, bool *is_done)
 
 static kith_status start_algo(kith_request *request)
 {
-    ki_transport transport = { .backend = request->group->backend,
-                               .group = request->group->bg,
-                               .tag = TAG_COLL | request->coll.sequence };
+    ki_transport transport = transport_of(request);
     if (request->coll.is_device) {
         transport.site = request->coll.reducer != NULL ? &ki_device_reduces : &ki_device_moves;
         transport.site_arg = request;
     }
-    return ki_executor_start(&request->executor, request->algo, &request->args, &transport);
+    kith_status status = ki_executor_start(&request->executor, request->algo, &request->args, &transport);
+    request->is_planned = status == KITH_OK && request->is_persistent && transport.site == NULL;
+    return status;
 }
 
 kith_status ki_dispatch_start(kith_request *request)
@@ -233,9 +245,10 @@ void ki_dispatch_cancel(kith_request *request)
         return;
     if (request->path == KI_PATH_NATIVE)
         group->coll_backend->coll_cancel(group->coll_bg, &request->slot);
-    else if (request->path == KI_PATH_ALGO)
+    else if (request->path == KI_PATH_ALGO) {
+        request->is_planned = false;
         ki_executor_cancel(&request->executor);
-    else if (request->path == KI_PATH_HIER)
+    } else if (request->path == KI_PATH_HIER)
         ki_hier_cancel(request);
     else if (request->path == KI_PATH_STAGED)
         ki_staged_cancel(request);

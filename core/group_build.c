@@ -13,6 +13,7 @@
 #include "exchange.h"
 #include "group.h"
 #include "instance.h"
+#include "kept.h"
 #include "memory.h"
 #include "op.h"
 #include "progress.h"
@@ -375,6 +376,7 @@ void ki_group_dispose(kith_group *group)
         ki_group_end_requests(group);
         ki_release_persistent(ctx, group);
     }
+    ki_kept_release(group);
     ki_group_dispose(group->node);
     ki_group_dispose(group->leaders);
     ki_memory_free_all(group);

@@ -7,7 +7,8 @@
  *
  * Life of a collective: checked (coll.c) -> resolved to a path (dispatch.c) -> appended to its group's queue -> the
  * head of the queue is started and stepped by whoever waits (progress.c) -> done, removed, next one starts. A
- * blocking call with an empty queue and a native collective skips the queue.
+ * blocking call with an empty queue and a native collective skips the queue; with a plan it comes with the plan that
+ * the group kept of the last such call (kept.h).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -97,6 +98,7 @@ typedef struct ki_handle {
 struct ki_device_fact;
 struct ki_stage;
 struct ki_group_device;
+struct ki_kept;
 
 struct kith_ctx {
     ki_handle handle;
@@ -165,6 +167,7 @@ struct kith_group {
     ki_native native[KITH_COLL_COUNT][KI_QUERY_OPS];
     int64_t timeout_ms;
     struct ki_group_device *device; /* NULL: the context has no device */
+    struct ki_kept *kept;     /* plans of recent blocking collectives; NULL: none yet */
     /* cold */
     bool is_check;
     bool is_internal;         /* part of another group's hierarchical plan */
@@ -247,6 +250,7 @@ struct kith_request {
     ki_algo_args args;
     const ki_algo *algo;
     ki_executor executor;     /* keeps its memory while the request is in the pool */
+    bool is_planned;          /* persistent: the executor holds the plan for its next start */
     size_t *arrays;           /* copies of counts and displacements, at most 4 * size */
     size_t arrays_capacity;
     struct ki_hier *hier;

@@ -450,6 +450,25 @@ kith_status ki_request_time_out(kith_request *request, int64_t timeout_ms, bool 
     return ki_request_collect(request);
 }
 
+/* One round for whoever waits. What runs alone needs no walk over the groups, and while the wait spins no progress of
+ * backends that are not its own. */
+static void step_for(kith_request *request, const ki_waiter *waiter)
+{
+    kith_ctx *ctx = request->group->ctx;
+    bool is_spinning = waiter->polls < ctx->spin;
+    if (ctx->active_requests > 1 || (ctx->instance_count > 1 && !is_spinning)) {
+        ki_ctx_step(ctx);
+        return;
+    }
+    ki_instance *instance = request->group->instance;
+    if (instance->backend->progress != NULL)
+        instance->backend->progress(instance->be);
+    if (request->is_queued)
+        ki_coll_step(request);
+    else
+        ki_message_step(request);
+}
+
 kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *received)
 {
     kith_ctx *ctx = request->group->ctx;
@@ -465,7 +484,7 @@ kith_status ki_request_wait(kith_request *request, int64_t timeout_ms, size_t *r
                 *received = request->kind == KI_REQUEST_RECV ? request->received : 0;
             return ki_request_collect(request);
         }
-        ki_ctx_step(ctx);
+        step_for(request, &waiter);
         if (request->state != KI_STATE_DONE && ki_waiter_pause(&waiter) != KITH_OK)
             return ki_request_time_out(request, limit, true);
     }

@@ -16,10 +16,21 @@ static size_t bucket_of(int peer, uint64_t tag)
     return (size_t)(mixed >> 58);
 }
 
+/* Small operations that follow one another meet messages of the next one again and again: their parcels are kept. */
+static ki_parcel *get_parcel(ki_msg_engine *engine, size_t nbytes)
+{
+    ki_parcel *spare = engine->spare_parcels;
+    size_t room = nbytes <= KI_PARCEL_SHORT_NBYTES ? KI_PARCEL_SHORT_NBYTES : nbytes;
+    if (spare == NULL || nbytes > KI_PARCEL_SHORT_NBYTES)
+        return (ki_parcel *)engine->host->alloc(engine->host->cookie, sizeof *spare + room, 16);
+    engine->spare_parcels = (ki_parcel *)(void *)spare->link.next;
+    engine->spare_count--;
+    return spare;
+}
+
 ki_parcel *ki_parcel_create(ki_msg_group *group, const ki_msg_header *header, const void *payload, size_t nbytes)
 {
-    const kith_be_host *host = group->engine->host;
-    ki_parcel *parcel = (ki_parcel *)host->alloc(host->cookie, sizeof *parcel + nbytes, 16);
+    ki_parcel *parcel = get_parcel(group->engine, nbytes);
     if (parcel == NULL)
         return NULL;
     ki_link_init(&parcel->link);
@@ -33,8 +44,24 @@ ki_parcel *ki_parcel_create(ki_msg_group *group, const ki_msg_header *header, co
 
 void ki_parcel_free(ki_msg_group *group, ki_parcel *parcel)
 {
-    const kith_be_host *host = group->engine->host;
-    host->free(host->cookie, parcel);
+    ki_msg_engine *engine = group->engine;
+    if (parcel->nbytes > KI_PARCEL_SHORT_NBYTES || engine->spare_count == KI_PARCEL_SPARE_MOST) {
+        engine->host->free(engine->host->cookie, parcel);
+        return;
+    }
+    parcel->link.next = (ki_link *)(void *)engine->spare_parcels;
+    engine->spare_parcels = parcel;
+    engine->spare_count++;
+}
+
+void ki_msg_engine_fini(ki_msg_engine *engine)
+{
+    while (engine->spare_parcels != NULL) {
+        ki_parcel *parcel = engine->spare_parcels;
+        engine->spare_parcels = (ki_parcel *)(void *)parcel->link.next;
+        engine->host->free(engine->host->cookie, parcel);
+    }
+    engine->spare_count = 0;
 }
 
 ki_msg_op *ki_posted_take(ki_msg_group *group, int peer, uint64_t tag)

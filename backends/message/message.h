@@ -143,10 +143,14 @@ struct ki_msg_engine {
     const kith_be_host *host;
     const ki_wire *wire;
     ki_msg_group *groups[64];
+    struct ki_parcel *spare_parcels; /* short ones, linked by link.next, for the next messages that come too early */
+    int spare_count;
     int is_failing; /* guards against a failure reported inside the report of a failure */
 };
 
 void ki_msg_engine_init(ki_msg_engine *engine, const kith_be_host *host, const ki_wire *wire);
+/* When no group is left. In match.c. */
+void ki_msg_engine_fini(ki_msg_engine *engine);
 
 /* A group that packets can be received for from now on; NULL when memory ran out. Destroy it when no operation is
  * active. */
@@ -183,10 +187,18 @@ typedef struct ki_parcel {
     size_t nbytes;
     unsigned char payload[];
 } ki_parcel;
+#define KI_PARCEL_SHORT_NBYTES ((size_t)512) /* a payload up to it has room for as much: such parcels are kept ... */
+#define KI_PARCEL_SPARE_MOST 64              /* ... up to so many */
 
 static inline bool ki_packet_is_rts(const ki_msg_header *header)
 {
     return header->kind == KI_PACKET_RTS || header->kind == KI_PACKET_RTS_DEVICE;
+}
+
+/* The number that ends in these 32 bits and is nearest to the one that is due: for transports that send no more. */
+static inline uint64_t ki_whole_sequence(uint64_t due, uint32_t low)
+{
+    return due + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)due);
 }
 
 /* Into op's buffer, wherever it lies. is_device: from is device memory. */

@@ -89,6 +89,7 @@ static void mpi_close(void *instance)
         return;
     const kith_be_host *host = be->host;
     mpi_packets_free(be);
+    ki_msg_engine_fini(&be->engine);
     mpi_process_leave();
     host->free(host->cookie, be);
 }

@@ -74,6 +74,19 @@ static kith_status send_failed(ucx_be *be, int world_rank, ucs_status_t status)
     return be->host->fail(KITH_ERR_PEER_FAILED, "UCX cannot send to world rank %d: %s", world_rank, text);
 }
 
+/* Returns the active message's id. */
+static unsigned write_header(ucx_packet *packet, const ki_msg_header *header)
+{
+    if (header->kind != KI_PACKET_EAGER) {
+        packet->header = *header;
+        return KI_UCX_AM_PACKET;
+    }
+    packet->eager = (ucx_eager_header){
+        .group = header->group, .tag = header->tag, .sequence = (uint32_t)header->sequence, .source = header->source
+    };
+    return KI_UCX_AM_EAGER;
+}
+
 static kith_status send_packet(ucx_be *be, int world_rank, const ki_msg_header *header, const void *payload,
                                size_t nbytes, ki_msg_op *op, uint32_t flags)
 {
@@ -85,7 +98,8 @@ static kith_status send_packet(ucx_be *be, int world_rank, const ki_msg_header *
     ucx_packet *packet = packet_get(be);
     if (packet == NULL)
         return be->host->fail(KITH_ERR_NO_MEMORY, "no memory for a packet to world rank %d", world_rank);
-    packet->header = *header;
+    unsigned id = write_header(packet, header);
+    size_t header_nbytes = id == KI_UCX_AM_EAGER ? sizeof packet->eager : sizeof packet->header;
     packet->op = op;
     ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                                                   UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
@@ -93,7 +107,7 @@ static kith_status send_packet(ucx_be *be, int world_rank, const ki_msg_header *
                                   .cb = { .send = on_sent },
                                   .user_data = packet,
                                   .memory_type = ucx_memory_type(is_device) };
-    void *request = be->ucx->ucp_am_send_nbx(ep, 0, &packet->header, sizeof packet->header, payload, nbytes, &param);
+    void *request = be->ucx->ucp_am_send_nbx(ep, id, &packet->header, header_nbytes, payload, nbytes, &param);
     if (request == NULL) {
         packet_put(packet);
         if (op != NULL)
@@ -254,5 +268,33 @@ ucs_status_t ucx_on_packet(void *arg, const void *header, size_t header_nbytes, 
         on_bye(be, &copy);
     else
         ki_msg_arrived(&be->engine, &copy, data, nbytes);
+    return UCS_OK;
+}
+
+static uint64_t whole_sequence(const ki_msg_group *group, const ucx_eager_header *header)
+{
+    if (header->source >= (uint32_t)group->size) /* damaged: ki_msg_arrived() says so */
+        return header->sequence;
+    return ki_whole_sequence(group->peers[header->source].next_recv, header->sequence);
+}
+
+ucs_status_t ucx_on_eager(void *arg, const void *header, size_t header_nbytes, void *data, size_t nbytes,
+                          const ucp_am_recv_param_t *param)
+{
+    ucx_be *be = (ucx_be *)arg;
+    ucx_eager_header copy;
+    if (header_nbytes != sizeof copy || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
+        return UCS_OK;
+    memcpy(&copy, header, sizeof copy);
+    const ki_msg_group *group = ki_msg_group_find(&be->engine, copy.group);
+    if (group == NULL) /* destroyed here while it was on its way */
+        return UCS_OK;
+    ki_msg_header whole = { .group = copy.group,
+                            .tag = copy.tag,
+                            .nbytes = nbytes,
+                            .sequence = whole_sequence(group, &copy),
+                            .source = copy.source,
+                            .kind = KI_PACKET_EAGER };
+    ki_msg_arrived(&be->engine, &whole, data, nbytes);
     return UCS_OK;
 }

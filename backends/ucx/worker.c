@@ -24,7 +24,7 @@ const kith_be_setting ucx_settings[] = {
                               "network devices UCX may use, as UCX_NET_DEVICES takes them; empty: KITH_IFNAME, else "
                               "all",
                               0 },
-    [SETTING_EAGER] = { "ucx_eager", "8192",
+    [SETTING_EAGER] = { "ucx_eager", "32768",
                         "bytes up to which a message within a host is sent before a receive matches: 0 .. 67108864",
                         0 },
     [SETTING_EAGER_FAR] = { "ucx_eager_far", "262144", "the same between hosts: 0 .. 67108864", 0 },
@@ -108,20 +108,27 @@ unsigned ucx_memory(void *group)
     return takes_device ? KITH_BE_HOST | KITH_BE_DEVICE : KITH_BE_HOST;
 }
 
+static ucs_status_t handle(ucx_be *be, unsigned id, ucp_am_recv_callback_t callback)
+{
+    ucp_am_handler_param_t handler = { .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                                                     UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                       .id = id,
+                                       .flags = UCP_AM_FLAG_WHOLE_MSG,
+                                       .cb = callback,
+                                       .arg = be };
+    return be->ucx->ucp_worker_set_am_recv_handler(be->worker, &handler);
+}
+
 static ucs_status_t make_worker(ucx_be *be)
 {
     ucp_worker_params_t params = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS,
                                    .thread_mode = UCS_THREAD_MODE_SERIALIZED,
                                    .flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK };
-    ucp_am_handler_param_t handler = { .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-                                                     UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-                                       .id = 0,
-                                       .flags = UCP_AM_FLAG_WHOLE_MSG,
-                                       .cb = ucx_on_packet,
-                                       .arg = be };
     ucs_status_t status = be->ucx->ucp_worker_create(be->context, &params, &be->worker);
     if (status == UCS_OK)
-        status = be->ucx->ucp_worker_set_am_recv_handler(be->worker, &handler);
+        status = handle(be, KI_UCX_AM_PACKET, ucx_on_packet);
+    if (status == UCS_OK)
+        status = handle(be, KI_UCX_AM_EAGER, ucx_on_eager);
     if (status == UCS_OK)
         status = be->ucx->ucp_worker_get_address(be->worker, &be->address, &be->address_nbytes);
     if (status == UCS_OK && be->ucx->ucp_worker_get_efd(be->worker, &be->event_fd) != UCS_OK)
@@ -208,6 +215,7 @@ void ucx_close(void *instance)
         be->ucx->ucp_cleanup(be->context);
     ucx_library_log_end(host);
     ucx_packets_free(be);
+    ki_msg_engine_fini(&be->engine);
     for (int r = 0; be->peers != NULL && r < host->size; r++)
         if (be->peers[r].address != NULL)
             host->free(host->cookie, be->peers[r].address);

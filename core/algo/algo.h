@@ -181,6 +181,8 @@ typedef struct ki_executor {
 /* Builds the plan and gets memory (kept between uses). args and what it points to must live until the end. */
 kith_status ki_executor_start(ki_executor *executor, const ki_algo *algo, const ki_algo_args *args,
                               const ki_transport *transport);
+/* The same plan once more, after it has ended well: for an operation that differs in tag and buffers only. */
+kith_status ki_executor_restart(ki_executor *executor, const ki_transport *transport);
 /* Runs what can run. Never blocks. Copies and reductions longer than 1 MiB are done in pieces between polls. After a
  * failure, ki_executor_cancel() ends what is in flight. */
 kith_status ki_executor_step(ki_executor *executor, bool *is_done);

@@ -112,24 +112,44 @@ static kith_status get_memory(ki_executor *executor)
     return is_ok && reserve_slots(executor, count_slots(executor)) ? KITH_OK : KITH_ERR_NO_MEMORY;
 }
 
-kith_status ki_executor_start(ki_executor *executor, const ki_algo *algo, const ki_algo_args *args,
-                              const ki_transport *transport)
+static void rewind_to_start(ki_executor *executor, const ki_transport *transport)
 {
-    executor->args = args;
     executor->transport = *transport;
     executor->site_temp = NULL;
     executor->next = executor->next_done = 0;
     executor->oldest_open = executor->started = 0;
-    kith_status status = ki_algo_emit(algo, args, &executor->plan);
-    if (status == KITH_OK)
-        status = get_memory(executor);
+}
+
+static kith_status accept(ki_executor *executor, kith_status status)
+{
 #ifdef KI_CHECK_PLANS
     if (status == KITH_OK)
-        status = ki_plan_check(&executor->plan, args);
+        status = ki_plan_check(&executor->plan, executor->args);
 #endif
     if (status != KITH_OK)
         executor->plan.step_count = executor->plan.message_count = 0;
     return status;
+}
+
+kith_status ki_executor_start(ki_executor *executor, const ki_algo *algo, const ki_algo_args *args,
+                              const ki_transport *transport)
+{
+    executor->args = args;
+    rewind_to_start(executor, transport);
+    kith_status status = ki_algo_emit(algo, args, &executor->plan);
+    if (status == KITH_OK)
+        status = get_memory(executor);
+    return accept(executor, status);
+}
+
+/* All slots came back when the plan ended; the scratch may be with somebody else meanwhile. */
+kith_status ki_executor_restart(ki_executor *executor, const ki_transport *transport)
+{
+    void *temp = executor->temp;
+    rewind_to_start(executor, transport);
+    bool has_temp = reserve(executor, &temp, &executor->temp_capacity, executor->plan.temp_nbytes, 1);
+    executor->temp = temp;
+    return accept(executor, has_temp ? KITH_OK : KITH_ERR_NO_MEMORY);
 }
 
 /* ---- messages ---- */

@@ -18,7 +18,7 @@
 /* collective, min ranks, max ranks, max bytes, hosts, algorithm; 0: no limit */
 static const ki_select_rule builtin_rules[] = {
     { KITH_ALL_REDUCE, 0, 0, 8 * KIB, KI_HOSTS_ANY, &ki_all_reduce_recursive_doubling },
-    { KITH_ALL_REDUCE, 0, 2, 256 * KIB, KI_HOSTS_ANY, &ki_all_reduce_all_gather_reduce }, /* one round, few steps */
+    { KITH_ALL_REDUCE, 0, 2, 256 * KIB, KI_HOSTS_MANY, &ki_all_reduce_all_gather_reduce }, /* one round */
     { KITH_ALL_REDUCE, 0, 0, 64 * KIB, KI_HOSTS_MANY, &ki_all_reduce_reduce_broadcast },
     { KITH_ALL_REDUCE, 0, 32, 4 * MIB, KI_HOSTS_ANY, &ki_all_reduce_linear },
     { KITH_ALL_REDUCE, 0, 0, 0, KI_HOSTS_ANY, &ki_all_reduce_segmented_ring },

@@ -2,7 +2,7 @@
  *
  * The linker sends every allocation of the library's objects (and of this program) through the counters below. Ranks
  * are threads; each counts its own. Blocking collectives and messages, started ones, and persistent ones are run a
- * few times first, so that pools are filled, and then watched.
+ * few times first, so that pools are filled, and then watched; natively, and as plans over messages.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -161,26 +161,79 @@ static void body(rank_info *info)
     free(w.recv);
 }
 
-static void run(int size)
+/* The backend's own memory, which keeps a message that comes before its receive: not counted. */
+static void *allocate_uncounted(void *arg, size_t nbytes, size_t alignment)
 {
-    const run_options options = { .mode = LAUNCH_THREADS, .size = size, .timeout_s = 50 };
-    assert_int_equal(run_ranks(&options, body, NULL), 0);
+    (void)arg;
+    return __real_aligned_alloc(alignment, (nbytes + alignment - 1) / alignment * alignment);
+}
+
+static void free_uncounted(void *arg, void *ptr)
+{
+    (void)arg;
+    free(ptr);
+}
+
+/* Blocking collectives that are plans over messages: the second call runs from what the first one left. */
+static void body_plans(rank_info *info)
+{
+    static const size_t counts[] = { 1, 300, 20000 };
+    static _Thread_local float send[2 * 20000], recv[2 * 20000];
+    const kith_allocator uncounted = { allocate_uncounted, free_uncounted, NULL };
+    kith_init_options options = KITH_INIT_OPTIONS_INIT;
+    kith_ctx *ctx = NULL;
+    options.allocator = &uncounted;
+    REQUIRE_OK(join_ranks(info, &options, &ctx));
+    kith_group *g = kith_world(ctx);
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+        for (int i = 0; i < 1 + WATCHED; i++) {
+            long before = allocations;
+            REQUIRE_OK(kith_all_reduce(g, send, recv, counts[c], KITH_F32, KITH_SUM));
+            REQUIRE_OK(kith_all_reduce(g, recv, recv, counts[c], KITH_BF16, KITH_MAX));
+            REQUIRE_OK(kith_reduce_scatter(g, send, recv, counts[c], KITH_F32, KITH_SUM));
+            REQUIRE_OK(kith_all_gather(g, send, recv, counts[c], KITH_F32));
+            REQUIRE_OK(kith_all_to_all(g, send, recv, counts[c], KITH_F32));
+            if (i > 0 && allocations != before)
+                rank_fail(__FILE__, __LINE__, "plans of %zu elements: call %d made %ld allocations", counts[c], i + 1,
+                          allocations - before);
+        }
+    REQUIRE_OK(kith_finalize(ctx));
+}
+
+/* algorithm NULL: shm's own collectives. */
+static void run(int size, rank_function function, const char *algorithm)
+{
+    const kith_setting setting = { "algo", algorithm };
+    const run_options options = { .mode = LAUNCH_THREADS,
+                                  .size = size,
+                                  .settings = &setting,
+                                  .setting_count = algorithm != NULL,
+                                  .joins_itself = function == body_plans,
+                                  .timeout_s = 50 };
+    assert_int_equal(run_ranks(&options, function, NULL), 0);
 }
 
 static void test_two_ranks(void **state)
 {
     (void)state;
-    run(2);
+    run(2, body, NULL);
 }
 
 static void test_four_ranks(void **state)
 {
     (void)state;
-    run(4);
+    run(4, body, NULL);
+}
+
+static void test_plans(void **state)
+{
+    (void)state;
+    run(2, body_plans, "linear");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_two_ranks), cmocka_unit_test(test_four_ranks) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_two_ranks), cmocka_unit_test(test_four_ranks),
+                                        cmocka_unit_test(test_plans) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "../stub/stub.h"
+#include "backends/message/message.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -45,7 +46,19 @@ static void test_all_large(void **state)
     stub_set("ucx_eager", "0");
     for (const stub_scenario *scenario = stub_message_scenarios; scenario->fn != NULL; scenario++)
         assert_int_equal(stub_fork(backend, 3, scenario->fn, -1), 0);
-    stub_set("ucx_eager", "8192");
+    stub_set("ucx_eager", "32768");
+}
+
+/* An eager message carries half of its number. */
+static void test_numbers(void **state)
+{
+    static const uint64_t due[] = { 0, 5, UINT32_MAX, (uint64_t)UINT32_MAX + 1, UINT64_C(0x7fffffff80000000) };
+    (void)state;
+    for (size_t i = 0; i < sizeof due / sizeof *due; i++)
+        for (int64_t ahead = -2000; ahead <= 2000; ahead += 7) {
+            uint64_t sent = due[i] + (uint64_t)ahead;
+            assert_true(ki_whole_sequence(due[i], (uint32_t)sent) == sent);
+        }
 }
 
 static int64_t now_ms(void)
@@ -162,7 +175,7 @@ static void bad_setting(void **state)
     stub_host(&host);
     assert_int_equal(backend->open(&host, &be), KITH_ERR_INVALID_ARG);
     assert_non_null(strstr(stub_error(), "ucx_eager=many"));
-    stub_set("ucx_eager", "8192");
+    stub_set("ucx_eager", "32768");
     stub_set("ucx_tls", "no_such_transport");
     assert_int_not_equal(backend->open(&host, &be), KITH_OK);
     stub_set("ucx_tls", "");
@@ -182,6 +195,7 @@ int main(void)
     for (const stub_scenario *scenario = stub_message_scenarios; scenario->fn != NULL; scenario++)
         tests[count++] = (struct CMUnitTest){ scenario->name, run_scenario, NULL, NULL, (void *)(uintptr_t)scenario };
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_all_large);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_numbers);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_dying);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_stopped);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(bad_setting);
