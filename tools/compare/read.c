@@ -44,8 +44,10 @@ void ki_results_fini(ki_results *self)
     ki_words_fini(&self->words);
     free(self->rows);
     free(self->absences);
+    free(self->figures);
     self->rows = NULL;
     self->absences = NULL;
+    self->figures = NULL;
 }
 
 const char *ki_fact_name(ki_fact fact)
@@ -308,7 +310,8 @@ static bool take_document(ki_results *self, ki_file *file, const json_t *documen
         return false;
     take_facts(self, file, document, is_harness, complaint);
     take_absences(self, file, document, complaint);
-    return take_rows(self, file, json_object_get(document, "rows"), is_harness, complaint);
+    return take_rows(self, file, json_object_get(document, "rows"), is_harness, complaint) &&
+           (!is_harness || ki_peers_take(self, (int)(file - self->files), document, complaint));
 }
 
 /* ---- labels ---- */

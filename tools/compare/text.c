@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifdef KITH_HAVE_JANSSON
-#include "compare.h"
+#include "peers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -153,7 +153,8 @@ static void print_pair(const ki_comparison *c, const ki_panel *panel, int series
     else if (isnan(reading))
         fprintf(out, " %6s", "?");
     else
-        fprintf(out, reading < 1000 ? " %6.3g" : " %6.0f", reading);
+        fprintf(out, reading < 1000 ? " %*.3g%s" : " %*.0f%s", value->row->is_slow ? 5 : 6, reading,
+                value->row->is_slow ? "<" : "");
 }
 
 static void print_grid(const ki_comparison *c, const ki_panel *panel, int series, int ranks, FILE *out)
@@ -168,6 +169,8 @@ static void print_grid(const ki_comparison *c, const ki_panel *panel, int series
             print_pair(c, panel, series, from, to, out);
         fputc('\n', out);
     }
+    if (ki_panel_has_slow(c, panel, series))
+        fputs("  <: below what the link of the pair, or the median of its like, lets expect\n", out);
 }
 
 static void print_pairs(const ki_comparison *c, const ki_panel *panel, FILE *out)
@@ -236,6 +239,7 @@ void ki_compare_text(const ki_comparison *c, FILE *out)
         else
             print_table(c, &c->panels[i], out);
     }
+    ki_compare_text_peers(c, out);
     ki_compare_text_lists(c, out);
 }
 
