@@ -68,6 +68,7 @@ typedef struct ki_row {
     ki_point point;
     ki_word backend, link, algorithm;
     ki_word cores;       /* where they were: "near", ...; "moved": it changed meanwhile; 0: not said */
+    double cores_ns;     /* a flag takes from one to the other; NAN: not said */
     int hosts;           /* 0: not said */
     double time_us;      /* median; NAN when it is not reliable */
     double p25, p75;     /* NAN: not said */

@@ -64,12 +64,20 @@ static void add_run(ki_value *value, const ki_row *row, ki_estimate *runs)
     value->errors = row->errors > value->errors ? row->errors : value->errors;
 }
 
+#define CORES_ALIKE 1.5
+
+/* A flag took about as long, even if a limit between two classes lies between. */
+static bool are_cores_alike(const ki_row *a, const ki_row *b)
+{
+    return a->cores == b->cores || (a->cores_ns < CORES_ALIKE * b->cores_ns && b->cores_ns < CORES_ALIKE * a->cores_ns);
+}
+
 /* Where the cores were in all runs of a value; "mixed" where runs differ. */
 static bool find_cores(ki_comparison *c, ki_value *value, size_t first)
 {
     value->cores = c->results->rows[first].cores;
     for (int i = 1; i < value->row_count; i++)
-        if (c->results->rows[first + (size_t)i].cores != value->cores)
+        if (!are_cores_alike(&c->results->rows[first + (size_t)i], value->row))
             value->cores = ki_words_add(&c->results->words, KI_CORES_MIXED);
     return value->cores >= 0;
 }
@@ -178,10 +186,15 @@ static bool allocate(ki_comparison *c, ki_estimate **runs)
 /* Several runs on cores of several classes have that in what lies between them; one that moved is no run of a class. */
 static bool has_other_cores(const ki_comparison *c, const ki_value *value, const ki_value *baseline)
 {
+    const ki_words *words = &c->results->words;
+    const char *own = ki_words_text(words, value->cores), *other = ki_words_text(words, baseline->cores);
     if (value->cores == 0 || baseline->cores == 0)
         return false;
-    return value->cores != baseline->cores ||
-           strcmp(ki_words_text(&c->results->words, value->cores), KI_CORES_MOVED) == 0;
+    if (strcmp(own, KI_CORES_MOVED) == 0 || strcmp(other, KI_CORES_MOVED) == 0)
+        return true;
+    if (strcmp(own, KI_CORES_MIXED) == 0 || strcmp(other, KI_CORES_MIXED) == 0)
+        return value->cores != baseline->cores;
+    return !are_cores_alike(value->row, baseline->row);
 }
 
 static ki_verdict first_verdict(const ki_comparison *c, const ki_value *value, const ki_value *baseline)

@@ -236,7 +236,7 @@ bool ki_row_read(ki_results *results, const struct json_t *object, bool is_harne
                  ki_complaint *complaint)
 {
     reader r = { results, object, complaint };
-    *row = (ki_row){ .expected = NAN, .series = -1, .is_run = is_harness };
+    *row = (ki_row){ .expected = NAN, .cores_ns = NAN, .series = -1, .is_run = is_harness };
     if (!json_is_object(object)) {
         char found[64];
         ki_complain(complaint, "is %s; wanted an object", describe(object, found, sizeof(found)));
@@ -250,6 +250,7 @@ bool ki_row_read(ki_results *results, const struct json_t *object, bool is_harne
         read_times(&r, row);
         row->link = text(&r, "link", false);
         row->cores = text(&r, "cores", false);
+        row->cores_ns = sqrt(number(&r, "cores_before_ns", 0, false) * number(&r, "cores_after_ns", 0, false));
         row->algorithm = text(&r, "algorithm", false);
         row->hosts = (int)whole(&r, "hosts", 0, RANKS_MAX, false, 0);
     }

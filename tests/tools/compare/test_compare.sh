@@ -147,7 +147,7 @@ check "peers: lines of CSV" \
 check "peers: their picture" grep -q "best peer, bf16" peers/all_reduce-2-ranks-cold-peers.svg
 succeeds "$kith" compare peers.json --csv alone.csv
 check "peers: cores that moved are not compared" grep -qE ',openmpi raw,peers,openmpi raw,.*,moved,kith-shm ordinary,,,,,other_cores$' alone.csv
-check "peers: cores of one class are" grep -qE ',mpich raw,peers,mpich raw,.*,near,kith-shm ordinary,0\.25,.*,alike$' alone.csv
+check "peers: cores of one class are" grep -qE ',mpich raw,peers,mpich raw,.*,near,kith-shm ordinary,0\.25,.*,slower$' alone.csv
 for change in 's/"kith-shm.ordinary": 100/"kith-shm\/ordinary": 0/' 's/"latency_class": "near"/"class": "near"/' \
     's/"nbytes": 1048576/"nbytes": -1/' 's/"us": {"kith-shm.ordinary": 100.*}}/"us": 7}/'; do
     sed "$change" peers.json >bad.json
