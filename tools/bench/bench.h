@@ -399,7 +399,8 @@ void bench_machine_json(FILE *out, const char *command, const char *const *hosts
 bool bench_prints_rows(const bench_options *options);
 /* False, with a sentence, when one of the files could not be made now: better known before than after measuring. */
 bool bench_can_write(const bench_options *options, char *sentence, size_t nbytes);
-/* Writes --json, --csv and --save, which says by which signal (0: none) the run was cut off. Returns the exit status, after a sentence. */
+/* Writes --json, --csv and --save, which says by which signal (0: none) the run was cut off. Returns the exit status,
+ * after a sentence. */
 int bench_write(const bench_options *options, const bench_rows *rows, int stop_signal, const char *const *hosts,
                 int host_count);
 

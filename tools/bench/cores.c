@@ -1,8 +1,8 @@
 /* tools/bench/cores.c - where the cores of ranks 0 and 1 are, told by how long a flag takes from one to the other.
  *
- * Hosts move virtual CPUs at run time, and times change with it: threads of one core hand a flag over in about 25 ns, cores
- * that share a cache in 50 to 100, others in 200 and more. The flags lie in a segment of their own, so that no backend
- * has a part in it. The classes are those of bench/peers. A rank that waits in vain gives up, and nobody asks again.
+ * Hosts move virtual CPUs at run time, and times change with it: threads of one core hand a flag over in about 25 ns,
+ * cores that share a cache in 50 to 100, others in 200 and more. The flags lie in a segment of their own, so that no
+ * backend has a part in it. The classes are those of bench/peers. A rank that waits in vain gives up, and nobody asks again.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

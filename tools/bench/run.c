@@ -94,8 +94,8 @@ static const char *place_word(const bench_point *point)
     return point->op == (bench_op)KITH_BROADCAST ? "in" : "out";
 }
 
-/* Rules of choice are about the bytes of all parts together (core/algo/select.h), kith_coll_algorithm() takes the count of
- * one, and a v-form for one of even parts: rounded up, they are above a limit where the uneven ones are. */
+/* Rules of choice are about the bytes of all parts together (core/algo/select.h); kith_coll_algorithm() takes the count
+ * of one part, and a v-form for one of even parts: rounded up, they are above a limit where the uneven ones are. */
 static void name_algorithm(const bench_point *point, const bench_call *call, bench_row *row)
 {
     const bench_shape *shape = &call->shape;

@@ -83,7 +83,7 @@ static void mean_row(const ki_results *results, const ki_peer_table *table, int 
 /* As many contenders in a table as fit on paper; Kith's in tables of their own. */
 static void write_table(const ki_results *results, const ki_peer_table *table, FILE *out)
 {
-    enum { KITH_MOST = 5, PEERS_MOST = 10 };
+    enum { KITH_MOST = 5, PEERS_MOST = 7 };
     for (int first = 0, end; first < table->contender_count; first = end) {
         bool is_kith = first < table->kith_count;
         int limit = is_kith ? table->kith_count : table->contender_count;
