@@ -2,7 +2,8 @@
  *
  * Hosts move virtual CPUs at run time, and times change with it: threads of one core hand a flag over in about 25 ns,
  * cores that share a cache in 50 to 100, others in 200 and more. The flags lie in a segment of their own, so that no
- * backend has a part in it. The classes are those of bench/peers. A rank that waits in vain gives up, and nobody asks again.
+ * backend has a part in it. The classes are those of bench/peers. A rank that waits in vain gives up, and nobody asks
+ * again.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
