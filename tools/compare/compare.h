@@ -97,6 +97,7 @@ typedef enum ki_fact {
     KI_FACT_KERNEL,
     KI_FACT_BACKENDS,
     KI_FACT_TOPOLOGY,
+    KI_FACT_CUT_OFF, /* the signal that ended the run before its last point */
     KI_FACT_COMMAND,
     KI_FACT_COUNT
 } ki_fact;

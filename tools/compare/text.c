@@ -194,9 +194,11 @@ static void print_files(const ki_comparison *c, FILE *out)
         const ki_file *file = &results->files[i];
         const char *date = ki_words_text(&results->words, file->facts[KI_FACT_DATE]);
         const char *cpu = ki_words_text(&results->words, file->facts[KI_FACT_CPU]);
-        fprintf(out, "%s: %zu row%s of %s%s%s%s%s\n", ki_words_text(&results->words, file->label), file->row_count,
+        const char *cut_off = ki_words_text(&results->words, file->facts[KI_FACT_CUT_OFF]);
+        fprintf(out, "%s: %zu row%s of %s%s%s%s%s%s%s\n", ki_words_text(&results->words, file->label), file->row_count,
                 file->row_count == 1 ? "" : "s", ki_words_text(&results->words, file->name),
-                date[0] != '\0' ? ", " : "", date, cpu[0] != '\0' ? ", " : "", cpu);
+                date[0] != '\0' ? ", " : "", date, cpu[0] != '\0' ? ", " : "", cpu,
+                cut_off[0] != '\0' ? ", cut off by " : "", cut_off);
     }
 }
 

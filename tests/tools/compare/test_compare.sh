@@ -132,6 +132,11 @@ succeeds "$kith" compare peers.json
 check "the harness with peers: its processor" out_has "3 rows of peers.json, AMD EPYC"
 check "the harness with peers: its sections" out_has "all_reduce, f32, 2 ranks, tcp"
 
+sed 's/"meta"/"cut_off": "SIGINT", "meta"/' node.json >cut.json
+succeeds "$kith" compare cut.json --html cut.html
+check "a run that was cut off is said to be" grep -q '^cut: .*, cut off by SIGINT$' out
+check "a run that was cut off, on the page" grep -q 'Cut off by.*<td>SIGINT</td>' cut.html
+
 # ---- peers ----
 
 make_peers peers.json
