@@ -7,6 +7,7 @@
  *     targets.c        the groups: the world, an axis of a mesh, all axes at once
  *     memory.c         buffers: the host's, mapped by all ranks, a device's
  *     measure.c        one point: warm-up, batches, rounds; overlap.c: the same beside a product of matrices
+ *     cores.c          where the cores of ranks 0 and 1 are; stop.c: Ctrl-C
  *     stats.c          from samples to a median that can be trusted, or none
  *     job.h, points.c, look.c, run.c   one rank: its points, whether they can be measured, measuring, and the end
  *     rows.c, table.c, matrix.c, save.c, machine.c   JSON, CSV; text; pairs; files of results; what machine it was
@@ -287,7 +288,9 @@ typedef struct bench_run {
     bench_overlap *overlap; /* NULL: nothing is computed beside it */
     kith_group *control;
     double budget_s;
-    double scale; /* of a time: 0.5 where an operation is there and back */
+    double scale;     /* of a time: 0.5 where an operation is there and back */
+    int stop_signal;  /* that makes all ranks stop; 0: none */
+    bool is_given_up; /* before the point was over */
 } bench_run;
 
 typedef struct bench_timing {
@@ -317,6 +320,32 @@ kith_status bench_overlap_fit(bench_overlap *overlap, kith_group *control, doubl
 void bench_overlap_free(bench_overlap *overlap);
 kith_status bench_overlap_compute(bench_overlap *overlap);
 
+/* ---- cores.c ---- */
+
+typedef struct bench_cores {
+    kith_group *control;
+    int rank;
+    bool is_there;             /* one host, two ranks, and flags between them */
+    struct bench_flags *flags; /* of ranks 0 and 1, owned */
+} bench_cores;
+
+/* Collective over the control group, as probing is. bench_cores_free() in any case. */
+kith_status bench_cores_make(bench_cores *cores, kith_ctx *ctx, kith_group *control);
+void bench_cores_free(bench_cores *cores);
+/* *ns: how long a flag takes from one of ranks 0 and 1 to the other, the same on all ranks; NaN: not known. */
+kith_status bench_cores_probe(bench_cores *cores, double *ns);
+/* "sibling", "near", "far", as in bench/peers; "": not known. */
+const char *bench_cores_class(double ns);
+/* Of a point: the same, or "moved" when the class was another afterwards. */
+const char *bench_cores_name(double before_ns, double after_ns);
+
+/* ---- stop.c ---- */
+
+/* From now on SIGINT and SIGTERM are noted; a second one later ends the process. */
+void bench_stop_listen(void);
+void bench_stop_ignore(void);
+int bench_stop_noted(void); /* the signal; 0: none */
+
 /* ---- rows.c ---- */
 
 typedef struct bench_row {
@@ -330,6 +359,11 @@ typedef struct bench_row {
     int64_t errors;                              /* -1: not checked */
     double compute_us, alone_us, hidden_percent; /* NaN: no overlap */
     int src, dst;                                /* -1: not of a pair */
+    const char *cores;                           /* "near", ..., "moved", "": bench_cores_name() */
+    double cores_before_ns, cores_after_ns;      /* NaN: not known */
+    char pair_link[32];                          /* of all_pairs: what joins the two; "": not said (tune/pairs.h) */
+    double expected_gbps;                        /* what that lets expect; NaN: nothing */
+    bool is_below;                               /* clearly less was reached */
 } bench_row;
 
 typedef struct bench_rows {
@@ -365,8 +399,10 @@ void bench_machine_json(FILE *out, const char *command, const char *const *hosts
 bool bench_prints_rows(const bench_options *options);
 /* False, with a sentence, when one of the files could not be made now: better known before than after measuring. */
 bool bench_can_write(const bench_options *options, char *sentence, size_t nbytes);
-/* Writes --json, --csv and --save. Returns the exit status, after a sentence. */
-int bench_write(const bench_options *options, const bench_rows *rows, const char *const *hosts, int host_count);
+/* Writes --json, --csv and --save, which says by which signal (0: none) the run was cut off. Returns the exit status,
+ * after a sentence. */
+int bench_write(const bench_options *options, const bench_rows *rows, int stop_signal, const char *const *hosts,
+                int host_count);
 
 /* ---- bench.c ---- */
 

@@ -52,5 +52,6 @@ const char bench_help[] =
     "  --help                  this text\n\n"
     "Exit status: 0 fine, 1 when an operation failed or gave wrong results, 2 wrong usage, what cannot be done here, "
     "or\n"
-    "output that cannot be written; of a rank that died, as kith run has it.\n\n"
+    "output that cannot be written; 130 or 143 after SIGINT (Ctrl-C) or SIGTERM: what was measured before is printed\n"
+    "and saved; of a rank that died, as kith run has it.\n\n"
     "Example: kith bench all_reduce,ping_pong -n 2 --sizes 8,64k,16M\n";

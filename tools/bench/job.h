@@ -21,6 +21,8 @@ typedef struct bench_job {
     int buffer_count;
     const bench_target *made_for; /* what buffers are for */
     bench_memory made_memory;
+    bench_cores cores;
+    int stop_signal; /* all ranks stop because of it; 0: none */
     bench_rows rows;
     size_t done, point_count;
     size_t printed; /* number of the last row that is a line of the table, from 1 on; 0: none */

@@ -110,9 +110,11 @@ static kith_status take_round(bench_run *run, int64_t batch, double *samples, si
             return status;
         samples[i] *= run->scale / (double)batch;
     }
-    samples[more] = bench_now_us() - start; /* travels with them */
-    kith_status status = kith_all_reduce(run->control, samples, samples, more + 1, KITH_F64, KITH_MAX);
+    samples[more] = bench_now_us() - start; /* travel with them */
+    samples[more + 1] = bench_stop_noted();
+    kith_status status = kith_all_reduce(run->control, samples, samples, more + 2, KITH_F64, KITH_MAX);
     *took_us = samples[more];
+    run->stop_signal = (int)samples[more + 1];
     return status;
 }
 
@@ -145,7 +147,7 @@ static kith_status take_samples(bench_run *run, bench_timing *timing, double *sa
     while (status == KITH_OK) {
         size_t more = round_size(share, each, count);
         status = take_round(run, timing->batch, samples + count, more, &took);
-        if (status != KITH_OK)
+        if (status != KITH_OK || run->stop_signal != 0)
             break;
         count += more;
         left -= took;
@@ -165,11 +167,11 @@ static kith_status take_samples(bench_run *run, bench_timing *timing, double *sa
 
 kith_status bench_measure(bench_run *run, bench_timing *timing)
 {
-    double *samples = calloc(2 * (SAMPLES_MAX + 1), sizeof *samples);
+    double *samples = calloc(2 * (SAMPLES_MAX + 2), sizeof *samples);
     *timing = (bench_timing){ .compute_us = NAN, .alone_us = NAN };
     kith_status status = kith_agree(run->control, samples != NULL ? KITH_OK : KITH_ERR_NO_MEMORY);
     if (status == KITH_OK)
-        status = take_samples(run, timing, samples, samples + SAMPLES_MAX + 1);
+        status = take_samples(run, timing, samples, samples + SAMPLES_MAX + 2);
     free(samples);
     return status;
 }

@@ -37,7 +37,7 @@ typedef struct bench_cell {
     double number; /* NaN: null, an empty cell */
 } bench_cell;
 
-#define CELLS_MAX 36
+#define CELLS_MAX 48
 
 static size_t add_text(bench_cell *cells, size_t count, const char *name, const char *text)
 {
@@ -86,7 +86,14 @@ static size_t fill_cells(const bench_row *row, bench_cell *cells)
     n = add_number(cells, n, "compute_us", row->compute_us);
     n = add_number(cells, n, "hidden_percent", row->us.is_reliable ? row->hidden_percent : NAN);
     n = add_number(cells, n, "src", row->src >= 0 ? (double)row->src : NAN);
-    return add_number(cells, n, "dst", row->dst >= 0 ? (double)row->dst : NAN);
+    n = add_number(cells, n, "dst", row->dst >= 0 ? (double)row->dst : NAN);
+    n = add_text(cells, n, "cores", row->cores);
+    n = add_number(cells, n, "cores_before_ns", row->cores_before_ns);
+    n = add_number(cells, n, "cores_after_ns", row->cores_after_ns);
+    n = add_text(cells, n, "pair_link", row->pair_link);
+    n = add_number(cells, n, "expected_gbps", row->expected_gbps);
+    cells[n++] = (bench_cell){ "below_expected", CELL_BOOL, NULL, row->is_below };
+    return n;
 }
 
 static void print_json_cell(FILE *out, const bench_cell *cell)
@@ -128,7 +135,9 @@ static void print_csv_cell(FILE *out, const bench_cell *cell)
 void bench_rows_csv(const bench_rows *rows, FILE *out)
 {
     bench_cell cells[CELLS_MAX];
-    bench_row none = { .op = "", .dtype = "", .redop = "", .place = "", .memory = "", .mode = "", .link = "" };
+    bench_row none = {
+        .op = "", .dtype = "", .redop = "", .place = "", .memory = "", .mode = "", .link = "", .cores = ""
+    };
     size_t count = fill_cells(&none, cells);
     for (size_t i = 0; i < count; i++)
         fprintf(out, "%s%s", i > 0 ? "," : "", cells[i].name);

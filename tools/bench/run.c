@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,7 +54,7 @@ static kith_status measure_overlap(bench_job *job, bench_run *run, bench_timing 
     run->mode = BENCH_NON_BLOCKING;
     run->budget_s /= 2;
     kith_status status = bench_measure(run, &alone);
-    if (status != KITH_OK)
+    if (status != KITH_OK || run->stop_signal != 0)
         return status;
     bench_summary compute;
     status = kith_agree(run->control, bench_overlap_make(&run->overlap, job->ctx, device));
@@ -80,7 +81,8 @@ static kith_status measure(bench_job *job, const bench_point *point, bench_run *
         status = bench_check(run, 1, errors);
     if (status == KITH_OK)
         status = point->mode == BENCH_OVERLAP ? measure_overlap(job, run, timing) : bench_measure(run, timing);
-    if (status == KITH_OK && is_checked)
+    run->is_given_up = run->stop_signal != 0;
+    if (status == KITH_OK && is_checked && !run->is_given_up)
         status = bench_check(run, 2, errors);
     return status;
 }
@@ -92,16 +94,24 @@ static const char *place_word(const bench_point *point)
     return point->op == (bench_op)KITH_BROADCAST ? "in" : "out";
 }
 
-/* kith_coll_algorithm() takes a v-form for one of even parts. */
+/* Rules of choice are about the bytes of all parts together (core/algo/select.h); kith_coll_algorithm() takes the count
+ * of one part, and a v-form for one of even parts: rounded up, they are above a limit where the uneven ones are. */
 static void name_algorithm(const bench_point *point, const bench_call *call, bench_row *row)
 {
     const bench_shape *shape = &call->shape;
-    size_t count = bench_op_is_uneven(point->op) ? shape->count / (size_t)shape->size : call->args.count;
+    size_t count = bench_op_is_uneven(point->op) ? (shape->count + (size_t)shape->size - 1) / (size_t)shape->size
+                                                 : call->args.count;
     const char *name = NULL;
     if (!bench_op_is_pattern(point->op) && point->memory != BENCH_DEVICE &&
         kith_coll_algorithm(call->group, (kith_coll_kind)point->op, count, point->dtype, point->redop, &name, NULL) ==
             KITH_OK)
         snprintf(row->algorithm, sizeof row->algorithm, "%s", name);
+}
+
+/* Bytes that pass in an operation's name; none when many_to_one has no other rank. */
+static double moved_nbytes(const bench_point *point, const bench_row *row)
+{
+    return point->op == BENCH_MANY_TO_ONE && row->ranks == 1 ? 0 : (double)row->nbytes;
 }
 
 static bench_row make_row(const bench_job *job, const bench_point *point, const bench_run *run,
@@ -130,13 +140,15 @@ static bench_row make_row(const bench_job *job, const bench_point *point, const 
                       .alone_us = timing->alone_us,
                       .hidden_percent = bench_hidden_percent(timing->alone_us, timing->compute_us, timing->us.median),
                       .src = is_pair ? point->src : -1,
-                      .dst = is_pair ? point->dst : -1 };
+                      .dst = is_pair ? point->dst : -1,
+                      .cores = "",
+                      .expected_gbps = NAN };
     snprintf(row.backend, sizeof row.backend, "%s", backend != NULL ? backend : "none");
     snprintf(row.group, sizeof row.group, "%s", point->target->name);
     name_algorithm(point, &run->calls[0], &row);
     row.algbw_gbps = row.busbw_gbps = NAN;
     if (timing->us.is_reliable && timing->us.median > 0) {
-        row.algbw_gbps = (double)row.nbytes / timing->us.median * 1e-3;
+        row.algbw_gbps = moved_nbytes(point, &row) / timing->us.median * 1e-3;
         row.busbw_gbps = row.algbw_gbps * bench_op_bus_factor(point->op, row.ranks);
     }
     return row;
@@ -183,6 +195,15 @@ static bool refuse_buffers(bench_job *job, const bench_point *point, kith_status
     return bench_refuse(job, "no %s memory for buffers: %s", bench_memory_name(point->memory), kith_error_detail());
 }
 
+/* A point that was over when the signal came is kept. */
+static kith_status ask_to_stop(bench_run *run)
+{
+    double number = bench_stop_noted();
+    kith_status status = kith_all_reduce_scalar(run->control, &number, KITH_MAX);
+    run->stop_signal = (int)number;
+    return status;
+}
+
 static bool measure_point(bench_job *job, const bench_point *point)
 {
     bench_run run = { .buffers = job->buffers,
@@ -191,24 +212,35 @@ static bool measure_point(bench_job *job, const bench_point *point)
                       .scale = bench_op_takes_turns(point->op) ? 0.5 : 1 };
     bench_timing timing;
     int64_t errors = -1;
+    double before_ns = NAN, after_ns = NAN;
     show_progress(job, point);
     kith_status status = bench_job_buffers(job, point);
     if (status != KITH_OK)
         return refuse_buffers(job, point, status);
     status = kith_agree(run.control, make_calls(job, point, &run) ? KITH_OK : KITH_ERR_NO_MEMORY);
     if (status == KITH_OK)
+        status = bench_cores_probe(&job->cores, &before_ns);
+    if (status == KITH_OK)
         status = measure(job, point, &run, &timing, &errors);
+    if (status == KITH_OK)
+        status = bench_cores_probe(&job->cores, &after_ns);
+    if (status == KITH_OK && run.stop_signal == 0)
+        status = ask_to_stop(&run);
+    job->stop_signal = run.stop_signal;
     if (status != KITH_OK)
         fail(job, point, status);
-    else {
+    else if (!run.is_given_up) {
         bench_row row = make_row(job, point, &run, &timing, errors);
+        row.cores = bench_cores_name(before_ns, after_ns);
+        row.cores_before_ns = before_ns;
+        row.cores_after_ns = after_ns;
         status = keep_row(job, &row);
         job->exit_status = KI_EXIT_USAGE;
     }
     bench_overlap_free(run.overlap);
     free_calls(&run);
-    job->done++;
-    return status == KITH_OK;
+    job->done += !run.is_given_up;
+    return status == KITH_OK && job->stop_signal == 0;
 }
 
 /* ---- one rank's way ---- */
@@ -244,7 +276,7 @@ static int write_rows(bench_job *job)
     } else if (kith_rank(job->ctx) == 0) {
         for (int i = 0; i < count; i++)
             hosts[i] = names[i];
-        status = bench_write(job->options, &job->rows, hosts, count);
+        status = bench_write(job->options, &job->rows, job->stop_signal, hosts, count);
     }
     free(hosts);
     free(names);
@@ -265,6 +297,21 @@ static int finish(bench_job *job)
         status = BENCH_EXIT_FAILED;
     }
     return status;
+}
+
+/* What was measured before Ctrl-C is written like all else. Whoever started the ranks ends the others when one leaves,
+ * so none leaves before rank 0 has written. */
+static int cut_off(bench_job *job)
+{
+    char sentence[160];
+    finish(job);
+    snprintf(sentence, sizeof sentence, "cut off by %s: %zu of %zu points were measured",
+             job->stop_signal == SIGTERM ? "SIGTERM" : "SIGINT", job->done, job->point_count);
+    if (kith_rank(job->ctx) == 0)
+        ki_say("bench", 0, sentence);
+    bench_stop_ignore();
+    kith_barrier(job->targets.control);
+    return 128 + job->stop_signal;
 }
 
 /* All ranks go on, or the lowest that cannot has said why. */
@@ -305,7 +352,16 @@ static int run_job(bench_job *job)
         job->can_go_home = true;
         return KI_EXIT_USAGE;
     }
-    if (bench_visit_all(job, measure_point)) {
+    kith_status status = bench_cores_make(&job->cores, job->ctx, job->targets.control);
+    if (!agree(job, status == KITH_OK || bench_refuse(job, "%s", kith_error_detail())))
+        return BENCH_EXIT_FAILED;
+    bench_stop_listen();
+    bool is_done = bench_visit_all(job, measure_point);
+    if (job->stop_signal != 0) {
+        job->can_go_home = true;
+        return cut_off(job);
+    }
+    if (is_done) {
         job->can_go_home = true;
         return finish(job);
     }
@@ -343,6 +399,7 @@ int bench_run_rank(const bench_options *options)
     int status = run_job(&job);
     bench_job_free_buffers(&job);
     bench_rows_free(&job.rows);
+    bench_cores_free(&job.cores);
     if (!job.can_go_home)
         kith_abandon(job.ctx);
     else {

@@ -7,6 +7,7 @@
 #include "bench.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,7 +40,8 @@ static int write_csv(const bench_rows *rows, const char *file)
     return ki_output_close(&output, path_of(file), false);
 }
 
-static int write_save(const bench_rows *rows, const char *file, const char *const *hosts, int host_count)
+static int write_save(const bench_rows *rows, const char *file, int stop_signal, const char *const *hosts,
+                      int host_count)
 {
     ki_output output;
     const char *command = getenv(BENCH_COMMAND_VARIABLE);
@@ -48,6 +50,8 @@ static int write_save(const bench_rows *rows, const char *file, const char *cons
     ki_json_restart();
     ki_json_open(output.stream, NULL, '{');
     ki_json_string(output.stream, "format", "kith-results-1");
+    if (stop_signal != 0)
+        ki_json_string(output.stream, "cut_off", stop_signal == SIGTERM ? "SIGTERM" : "SIGINT");
     bench_machine_json(output.stream, command != NULL ? command : "", hosts, host_count);
     fputs(", \"rows\": ", output.stream);
     bench_rows_json(rows, output.stream);
@@ -88,7 +92,8 @@ bool bench_can_write(const bench_options *options, char *sentence, size_t nbytes
     return true;
 }
 
-int bench_write(const bench_options *options, const bench_rows *rows, const char *const *hosts, int host_count)
+int bench_write(const bench_options *options, const bench_rows *rows, int stop_signal, const char *const *hosts,
+                int host_count)
 {
     int json = KI_EXIT_OK, csv = KI_EXIT_OK, save = KI_EXIT_OK;
     if (options->json != NULL)
@@ -96,6 +101,6 @@ int bench_write(const bench_options *options, const bench_rows *rows, const char
     if (options->csv != NULL)
         csv = write_csv(rows, options->csv);
     if (options->save != NULL) /* also after a failure: what was measured is worth more than the order of complaints */
-        save = write_save(rows, options->save, hosts, host_count);
+        save = write_save(rows, options->save, stop_signal, hosts, host_count);
     return json != KI_EXIT_OK ? json : csv != KI_EXIT_OK ? csv : save;
 }

@@ -21,9 +21,10 @@ static void print_heading(FILE *out, const bench_row *row)
     if (row->group_count > 1)
         fprintf(out, " in each of %d groups at once", row->group_count);
     fprintf(out, ", %d host%s\n", row->hosts, row->hosts == 1 ? "" : "s");
-    fprintf(out, "# %-16s %12s %7s %5s %5s %11s %11s %11s %11s %11s %9s %9s %7s%s\n", "op", "bytes", "dtype", "redop",
+    fprintf(out, "# %-16s %12s %7s %5s %5s %11s %11s %11s %11s %11s %9s %9s %7s%s%s\n", "op", "bytes", "dtype", "redop",
             "place", "median us", "p95 us", "p99 us", "min us", "max us", "algbw", "busbw", "wrong",
-            strcmp(row->mode, bench_mode_name(BENCH_OVERLAP)) == 0 ? "  hidden" : "");
+            strcmp(row->mode, bench_mode_name(BENCH_OVERLAP)) == 0 ? "  hidden" : "",
+            row->cores[0] != '\0' ? "   cores" : "");
 }
 
 static void print_us(FILE *out, double us)
@@ -56,6 +57,10 @@ void bench_table_row(FILE *out, const bench_row *row, const bench_row *before)
         fprintf(out, " %7s", "-");
     if (isfinite(row->hidden_percent) && row->us.is_reliable)
         fprintf(out, " %6.0f %%", row->hidden_percent);
+    else if (strcmp(row->mode, bench_mode_name(BENCH_OVERLAP)) == 0)
+        fprintf(out, " %8s", "-");
+    if (row->cores[0] != '\0')
+        fprintf(out, " %7s", row->cores);
     if (!row->us.is_reliable)
         fprintf(out, "  no median: half of the samples lie between %.2f and %.2f us", row->us.p25, row->us.p75);
     fputc('\n', out);

@@ -16,7 +16,7 @@ static const char compare_help[] =
     "Usage: kith compare [options] [LABEL=]FILE...\n"
     "Compares measurements of kith bench: machines, backends, links, versions, days. Prints times and ratios for each\n"
     "operation, with a mark at ratios that are more than chance, in brackets where a side is one run, and\n"
-    "geometric means.\n\n"
+    "geometric means. Of a run of the harness with peers also tables of Kith beside each of them.\n\n"
     "  FILE                what kith bench wrote as JSON, or the harness of bench/. Its label is its name, or what\n"
     "                      stands before '='; files of one label are several runs of one thing\n"
     "  --baseline NAME     what the others are compared with: a label, a file, or a series as the tables name it;\n"

@@ -8,6 +8,7 @@
  *     match.c       the same point in all files, ratios and what they are worth (stats.h)
  *     name.c        points, sizes and series in words
  *     text.c        tables for a terminal; text_lists.c what stands below them
+ *     peers.h       Kith beside other libraries: their tables and pictures
  *     csv.c         one line a point and series
  *     plots.h       pictures; lists its files
  *     page.c        the page; page_tables.c its tables
@@ -32,6 +33,7 @@
 #define KI_SERIES_MAX 64
 #define KI_ROWS_MAX 200000
 #define KI_FILE_NBYTES_MAX ((size_t)128 << 20)
+#define KI_CONTENDERS_MAX 48 /* of a figure, and of a table of them */
 #define KI_SIGNIFICANCE 0.05 /* the share of marks that may be false */
 
 /* ---- words.c ---- */
@@ -65,6 +67,8 @@ typedef struct ki_point {
 typedef struct ki_row {
     ki_point point;
     ki_word backend, link, algorithm;
+    ki_word cores;       /* where they were: "near", ...; "moved": it changed meanwhile; 0: not said */
+    double cores_ns;     /* a flag takes from one to the other; NAN: not said */
     int hosts;           /* 0: not said */
     double time_us;      /* median; NAN when it is not reliable */
     double p25, p75;     /* NAN: not said */
@@ -74,9 +78,12 @@ typedef struct ki_row {
     int64_t samples;
     int64_t errors; /* wrong elements, -1: not looked */
     int file;
-    int number;  /* in the file, from 1 */
-    bool is_run; /* one of several of its point that a file may have */
-    int series;  /* series.c */
+    int number;           /* in the file, from 1 */
+    ki_word link_of_pair; /* of all_pairs: what joins the two; 0: not said */
+    double expected;      /* GB/s that it lets expect; NAN: not said */
+    bool is_slow;         /* reaches clearly less */
+    bool is_run;          /* one of several of its point that a file may have */
+    int series;           /* series.c */
 } ki_row;
 
 typedef enum ki_fact {
@@ -90,6 +97,7 @@ typedef enum ki_fact {
     KI_FACT_KERNEL,
     KI_FACT_BACKENDS,
     KI_FACT_TOPOLOGY,
+    KI_FACT_CUT_OFF, /* the signal that ended the run before its last point */
     KI_FACT_COMMAND,
     KI_FACT_COUNT
 } ki_fact;
@@ -101,6 +109,20 @@ typedef struct ki_absence {
     int file;
     ki_word link, reason;
 } ki_absence;
+
+/* Of a run of the harness with peers: one point, all times on cores of one class. See peers.h. */
+typedef struct ki_contender_time {
+    ki_word contender;
+    double us;
+} ki_contender_time;
+
+typedef struct ki_figure {
+    int file;
+    ki_word section, op, mode, cores;
+    int64_t nbytes;
+    ki_contender_time times[KI_CONTENDERS_MAX];
+    int count;
+} ki_figure;
 
 typedef struct ki_file {
     const char *path;
@@ -118,6 +140,8 @@ typedef struct ki_results {
     size_t row_count, row_room;
     ki_absence *absences;
     size_t absence_count;
+    ki_figure *figures; /* by table and size */
+    size_t figure_count, figure_room;
 } ki_results;
 
 /* A sentence about what is wrong with the input; the first one stays. */
@@ -133,9 +157,14 @@ void ki_results_fini(ki_results *results);
 bool ki_results_read(ki_results *results, const char *argument, ki_complaint *complaint);
 
 /* row.c: one row of a file in JSON (a json_t). is_harness: of the harness of bench/, whose names differ. */
+#define KI_CORES_MOVED "moved"
+#define KI_CORES_MIXED "mixed"
 struct json_t;
 bool ki_row_read(ki_results *results, const struct json_t *object, bool is_harness, ki_row *row,
                  ki_complaint *complaint);
+
+/* peers.c: the figures of a document of the harness, if it has any. False after a complaint. */
+bool ki_peers_take(ki_results *results, int file, const struct json_t *document, ki_complaint *complaint);
 
 /* ---- series.c ---- */
 
@@ -156,13 +185,15 @@ typedef enum ki_verdict {
     KI_VERDICT_ALIKE,      /* not significantly either */
     KI_VERDICT_UNTESTED,   /* a side has no spread */
     KI_VERDICT_UNRELIABLE, /* a side has no reliable median */
-    KI_VERDICT_WRONG       /* a side has wrong elements */
+    KI_VERDICT_WRONG,      /* a side has wrong elements */
+    KI_VERDICT_CORES       /* the cores of both were of different classes, or moved meanwhile */
 } ki_verdict;
 
 /* A point of a series: its rows in one. */
 typedef struct ki_value {
     const ki_row *row; /* the first of them */
     int row_count;
+    ki_word cores;                          /* of all rows, or "mixed" */
     double time_us, p25, p75, algbw, busbw; /* as in a row; of several: geometric means, lowest p25, highest p75 */
     double hidden;                          /* the mean */
     int64_t samples, errors;
@@ -219,6 +250,8 @@ const ki_value *ki_pair_value(const ki_comparison *comparison, const ki_panel *p
 int ki_pair_ranks(const ki_comparison *comparison, const ki_panel *panel);
 /* What is shown of pairs: small messages are about time, large ones about bandwidth. */
 bool ki_pairs_show_time(const ki_panel *panel);
+/* Whether the series has a pair there that stays below what its link lets expect. */
+bool ki_panel_has_slow(const ki_comparison *comparison, const ki_panel *panel, int series);
 double ki_pair_reading(const ki_panel *panel, const ki_value *value);
 
 /* Slower than the threshold allows, or wrong where the baseline is right. */
@@ -245,10 +278,12 @@ const char *ki_match_name(const ki_match *match, char *buffer, size_t nbytes);
 const char *ki_size_name(int64_t nbytes_shown, char *buffer, size_t nbytes);
 /* "1.23 us"; "?" when it is not reliable. */
 const char *ki_time_name(double time_us, char *buffer, size_t nbytes);
-/* " + ", " - ", "(+)" and "(-)" of one run on a side, " ~ ", " = ", " ? ", " ! " or blanks. */
+/* " + ", " - ", "(+)" and "(-)" of one run on a side, " ~ ", " = ", " ? ", " ! ", " c " or blanks. */
 const char *ki_value_mark(const ki_value *value);
 /* Whether a mark in brackets is anywhere. */
 bool ki_has_marks_of_one_run(const ki_comparison *comparison);
+/* Whether any two were not compared, as their cores were of different classes. */
+bool ki_has_other_cores(const ki_comparison *comparison);
 /* What such marks mean, in one sentence. */
 extern const char ki_one_run_sentence[];
 const char *ki_verdict_name(ki_verdict verdict);
@@ -264,6 +299,10 @@ bool ki_panel_lacks(const ki_comparison *comparison, const ki_panel *panel, int 
 void ki_compare_text(const ki_comparison *comparison, FILE *out);
 /* text_lists.c: means, what stands on one side alone, what is worse, what marks mean. */
 void ki_compare_text_lists(const ki_comparison *comparison, FILE *out);
+/* csv.c: a field and its comma. NAN and negative numbers: not known. */
+void ki_csv_text(FILE *out, const char *text);
+void ki_csv_number(FILE *out, double value);
+void ki_csv_whole(FILE *out, int64_t value);
 void ki_compare_csv(const ki_comparison *comparison, FILE *out);
 /* False when memory was short. */
 bool ki_compare_page(const ki_comparison *comparison, FILE *out);

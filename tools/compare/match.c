@@ -64,6 +64,24 @@ static void add_run(ki_value *value, const ki_row *row, ki_estimate *runs)
     value->errors = row->errors > value->errors ? row->errors : value->errors;
 }
 
+#define CORES_ALIKE 1.5
+
+/* A flag took about as long, even if a limit between two classes lies between. */
+static bool are_cores_alike(const ki_row *a, const ki_row *b)
+{
+    return a->cores == b->cores || (a->cores_ns < CORES_ALIKE * b->cores_ns && b->cores_ns < CORES_ALIKE * a->cores_ns);
+}
+
+/* Where the cores were in all runs of a value; "mixed" where runs differ. */
+static bool find_cores(ki_comparison *c, ki_value *value, size_t first)
+{
+    value->cores = c->results->rows[first].cores;
+    for (int i = 1; i < value->row_count; i++)
+        if (!are_cores_alike(&c->results->rows[first + (size_t)i], value->row))
+            value->cores = ki_words_add(&c->results->words, KI_CORES_MIXED);
+    return value->cores >= 0;
+}
+
 /* One run is shown as the file has it, to the last digit. */
 static void end_value(ki_value *value, const ki_estimate *runs)
 {
@@ -92,7 +110,7 @@ static size_t count_runs_most(const ki_results *results)
     return most;
 }
 
-static void make_values(ki_comparison *c, ki_estimate *runs)
+static bool make_values(ki_comparison *c, ki_estimate *runs)
 {
     const ki_results *results = c->results;
     for (size_t i = 0; i < results->row_count;) {
@@ -101,7 +119,10 @@ static void make_values(ki_comparison *c, ki_estimate *runs)
         for (; i < results->row_count && is_same_value(value->row, &results->rows[i]); i++)
             add_run(value, &results->rows[i], runs);
         end_value(value, runs);
+        if (!find_cores(c, value, i - (size_t)value->row_count))
+            return false;
     }
+    return true;
 }
 
 /* ---- matches and panels ---- */
@@ -162,19 +183,35 @@ static bool allocate(ki_comparison *c, ki_estimate **runs)
 
 /* ---- ratios ---- */
 
-static ki_verdict first_verdict(const ki_value *value, const ki_value *baseline)
+/* Several runs on cores of several classes have that in what lies between them; one that moved is no run of a class. */
+static bool has_other_cores(const ki_comparison *c, const ki_value *value, const ki_value *baseline)
+{
+    const ki_words *words = &c->results->words;
+    const char *own = ki_words_text(words, value->cores), *other = ki_words_text(words, baseline->cores);
+    if (value->cores == 0 || baseline->cores == 0)
+        return false;
+    if (strcmp(own, KI_CORES_MOVED) == 0 || strcmp(other, KI_CORES_MOVED) == 0)
+        return true;
+    if (strcmp(own, KI_CORES_MIXED) == 0 || strcmp(other, KI_CORES_MIXED) == 0)
+        return value->cores != baseline->cores;
+    return !are_cores_alike(value->row, baseline->row);
+}
+
+static ki_verdict first_verdict(const ki_comparison *c, const ki_value *value, const ki_value *baseline)
 {
     if (value->errors > 0 || baseline->errors > 0)
         return KI_VERDICT_WRONG;
     if (isnan(value->time_us) || isnan(baseline->time_us))
         return KI_VERDICT_UNRELIABLE;
+    if (has_other_cores(c, value, baseline))
+        return KI_VERDICT_CORES;
     return KI_VERDICT_UNTESTED;
 }
 
 /* The value's speed beside its baseline's; true when it was tested. */
-static bool compare_value(ki_value *value, const ki_value *baseline)
+static bool compare_value(const ki_comparison *c, ki_value *value, const ki_value *baseline)
 {
-    value->verdict = first_verdict(value, baseline);
+    value->verdict = first_verdict(c, value, baseline);
     value->is_of_one_run = value->row_count < 2 || baseline->row_count < 2;
     if (value->verdict != KI_VERDICT_UNTESTED)
         return false;
@@ -192,7 +229,7 @@ static bool compare_all(ki_comparison *c)
             ki_value *value = ki_value_at(c, i, s);
             int baseline = c->series[s].baseline;
             if (value != NULL && baseline >= 0 && ki_value_at(c, i, baseline) != NULL &&
-                compare_value(value, ki_value_at(c, i, baseline)))
+                compare_value(c, value, ki_value_at(c, i, baseline)))
                 p[c->tested++] = value->speed.p;
         }
     c->p_limit = ki_false_discovery_limit(p, c->tested, KI_SIGNIFICANCE);
@@ -212,7 +249,9 @@ bool ki_match_make(ki_comparison *c, ki_complaint *complaint)
     ki_estimate *runs = NULL;
     bool is_made = allocate(c, &runs);
     if (is_made) {
-        make_values(c, runs);
+        is_made = make_values(c, runs);
+    }
+    if (is_made) {
         make_matches(c);
         note_varying(c);
         is_made = compare_all(c);

@@ -88,7 +88,7 @@ const char *ki_time_name(double time_us, char *buffer, size_t nbytes)
 
 const char *ki_value_mark(const ki_value *value)
 {
-    static const char *const marks[] = { "   ", " + ", " - ", " ~ ", " = ", " ? ", " ! " };
+    static const char *const marks[] = { "   ", " + ", " - ", " ~ ", " = ", " ? ", " ! ", " c " };
     if (value->is_of_one_run && (value->verdict == KI_VERDICT_FASTER || value->verdict == KI_VERDICT_SLOWER))
         return value->verdict == KI_VERDICT_FASTER ? "(+)" : "(-)";
     return marks[value->verdict];
@@ -102,6 +102,14 @@ bool ki_has_marks_of_one_run(const ki_comparison *c)
     return false;
 }
 
+bool ki_has_other_cores(const ki_comparison *c)
+{
+    for (size_t i = 0; i < c->value_count; i++)
+        if (c->values[i].verdict == KI_VERDICT_CORES)
+            return true;
+    return false;
+}
+
 const char ki_one_run_sentence[] =
     "A side of one run holds nothing of what differs from run to run, such as\n"
     "where ranks lie and clock rates: two runs of one build can get such a mark. Give each side several runs,\n"
@@ -109,8 +117,19 @@ const char ki_one_run_sentence[] =
 
 const char *ki_verdict_name(ki_verdict verdict)
 {
-    static const char *const names[] = { "", "faster", "slower", "alike", "untested", "unreliable", "wrong" };
+    static const char *const names[] = { "",         "faster",     "slower", "alike",
+                                         "untested", "unreliable", "wrong",  "other_cores" };
     return names[verdict];
+}
+
+bool ki_panel_has_slow(const ki_comparison *c, const ki_panel *panel, int series)
+{
+    for (size_t m = panel->first; m < panel->first + panel->count; m++) {
+        const ki_value *value = ki_value_at(c, m, series);
+        if (value != NULL && value->row->is_slow)
+            return true;
+    }
+    return false;
 }
 
 bool ki_panel_lacks(const ki_comparison *c, const ki_panel *panel, int series, bool *is_all)

@@ -43,7 +43,7 @@ static void write_title(const ki_comparison *c, FILE *out)
 
 static void write_header(const ki_comparison *c, const ki_plots *plots, bool is_compared, FILE *out)
 {
-    size_t counts[KI_VERDICT_WRONG + 1] = { 0 };
+    size_t counts[KI_VERDICT_CORES + 1] = { 0 };
     count_verdicts(c, counts);
     write_title(c, out);
     fputs("<ul class=\"facts\">\n", out);
@@ -57,12 +57,16 @@ static void write_header(const ki_comparison *c, const ki_plots *plots, bool is_
         write_fact(out, counts[KI_VERDICT_UNRELIABLE], "without a reliable median", "without a reliable median");
     if (counts[KI_VERDICT_WRONG] > 0)
         write_fact(out, counts[KI_VERDICT_WRONG], "with wrong elements", "with wrong elements");
+    if (counts[KI_VERDICT_CORES] > 0)
+        write_fact(out, counts[KI_VERDICT_CORES], "on cores of another class", "on cores of another class");
     fputs("</ul>\n", out);
     if (ki_has_marks_of_one_run(c))
         fprintf(out, "<p>Faster and slower are within one run. %s</p>\n", ki_one_run_sentence);
     fputs("<nav aria-label=\"Sections\"><ul>\n", out);
     if (is_compared)
         fputs("<li><a href=\"#means\">Means</a></li>\n", out);
+    if (c->results->figure_count > 0)
+        fputs("<li><a href=\"#peers\">Peers</a></li>\n", out);
     if (has_sort(plots, KI_PLOT_TIME, KI_PLOT_RATIO))
         fputs("<li><a href=\"#curves\">By size</a></li>\n", out);
     if (has_sort(plots, KI_PLOT_BARS, KI_PLOT_BARS))
@@ -72,6 +76,13 @@ static void write_header(const ki_comparison *c, const ki_plots *plots, bool is_
     fputs("<li><a href=\"#tables\">Tables</a></li>\n<li><a href=\"#machines\">Machines and versions</a></li>\n"
           "<li><a href=\"#method\">Method</a></li>\n</ul></nav>\n</header>\n<main>\n",
           out);
+}
+
+static void write_picture(const ki_plot *plot, FILE *out)
+{
+    fputs("<figure class=\"plot\">\n", out);
+    ki_drawing_svg(plot->drawing, true, out);
+    fputs("</figure>\n", out);
 }
 
 static void write_plots(const ki_comparison *c, const ki_plots *plots, ki_plot_sort first, ki_plot_sort last,
@@ -89,11 +100,29 @@ static void write_plots(const ki_comparison *c, const ki_plots *plots, ki_plot_s
         if (first != last && plot->panel != panel) /* a row for each panel */
             fputs(panel == c->panel_count ? "" : "</div>\n<div class=\"plots\">\n", out);
         panel = plot->panel;
-        fputs("<figure class=\"plot\">\n", out);
-        ki_drawing_svg(plot->drawing, true, out);
-        fputs("</figure>\n", out);
+        write_picture(plot, out);
     }
     fputs("</div>\n</section>\n", out);
+}
+
+/* Kith beside other libraries: pictures, then their tables. */
+static void write_peers(const ki_comparison *c, const ki_plots *plots, FILE *out)
+{
+    if (c->results->figure_count == 0)
+        return;
+    fputs("<section id=\"peers\"><h2>Peers</h2>\n<p class=\"soft\">Kith beside other libraries, measured in turns in "
+          "one run. A ratio says how many times as fast as the fastest peer of that size and type, which is printed "
+          "bold; means are geometric, over sizes. All times of a line were taken on cores of one class, told by how "
+          "long a flag takes from one to the other: sibling (below 40 ns, one core&rsquo;s threads), near (below "
+          "130 ns), far. A curve is broken where the class is another than at the size before.</p>\n",
+          out);
+    fputs("<div class=\"plots\">\n", out);
+    for (size_t i = 0; i < plots->count; i++)
+        if (plots->items[i].sort == KI_PLOT_PEERS)
+            write_picture(&plots->items[i], out);
+    fputs("</div>\n", out);
+    ki_compare_page_peers(c, out);
+    fputs("</section>\n", out);
 }
 
 static void write_method(const ki_comparison *c, FILE *out)
@@ -124,6 +153,7 @@ bool ki_compare_page(const ki_comparison *c, FILE *out)
         write_header(c, &plots, is_compared, out);
         if (is_compared)
             ki_compare_page_means(c, out);
+        write_peers(c, &plots, out);
         write_plots(
             c, &plots, KI_PLOT_TIME, KI_PLOT_RATIO, "curves", "By size",
             "Axes are logarithmic. Bars through a point span the middle half of its samples, in ratios the 95 % "
@@ -131,10 +161,11 @@ bool ki_compare_page(const ki_comparison *c, FILE *out)
             out);
         write_plots(c, &plots, KI_PLOT_BARS, KI_PLOT_BARS, "bars", "Side by side",
                     "Backends and links at the smallest and the largest size that half of them have at least.", out);
-        write_plots(
-            c, &plots, KI_PLOT_HEAT, KI_PLOT_HEAT, "pairs", "Pairs of ranks",
-            "Bandwidth between ranks, and time where messages are below 64 KiB; maps of one size share their colours.",
-            out);
+        write_plots(c, &plots, KI_PLOT_HEAT, KI_PLOT_HEAT, "pairs", "Pairs of ranks",
+                    "Bandwidth between ranks, and time where messages are below 64 KiB; maps of one size share their "
+                    "colours. A framed "
+                    "pair stays below what its link lets expect, or the median of its like.",
+                    out);
         if (plots.left_out > 0)
             fprintf(out, "<p class=\"bad\">%zu more pictures are left out; compare fewer files at once.</p>\n",
                     plots.left_out);

@@ -89,9 +89,13 @@ static bool is_in_panel(const ki_comparison *c, const ki_panel *panel, int serie
 
 static void ratio_cell(const ki_value *value, FILE *out)
 {
-    static const char *const marks[] = { "", "+", "&minus;", "~", "=", "", "" };
+    static const char *const marks[] = { "", "+", "&minus;", "~", "=", "", "", "c" };
     bool has_brackets = value != NULL && ki_value_mark(value)[0] == '(';
-    static const char *const classes[] = { "", " faster", " slower", "", "", "", "" };
+    static const char *const classes[] = { "", " faster", " slower", "", "", "", "", "" };
+    if (value != NULL && value->verdict == KI_VERDICT_CORES) {
+        fputs("<td class=\"n soft\" title=\"cores of another class, or moved\">c</td>", out);
+        return;
+    }
     if (value == NULL || isnan(value->speed.ratio)) {
         fputs("<td class=\"n\"></td>", out);
         return;
@@ -195,7 +199,8 @@ void ki_compare_page_panels(const ki_comparison *c, FILE *out)
 {
     fputs("<section id=\"tables\"><h2>Tables</h2>\n<p class=\"soft\">Median times, bus bandwidths and ratios. + faster "
           "and "
-          "&minus; slower than the baseline beyond chance, ~ not, = not tested; where a median is not reliable, the "
+          "&minus; slower than the baseline beyond chance, ~ not, = not tested, c not compared, as "
+          "the cores were of another class; where a median is not reliable, the "
           "middle "
           "half of the samples stands instead.</p>\n",
           out);

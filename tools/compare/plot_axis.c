@@ -177,27 +177,36 @@ static void draw_sample(ki_drawing *drawing, int series, double x, double y)
     ki_series_mark(drawing, series, x + 13, y, NULL);
 }
 
-double ki_plot_head(ki_drawing *drawing, const ki_comparison *c, const ki_panel *panel, const char *what,
-                    const int *series, int count)
+double ki_plot_entries(ki_drawing *drawing, const char *title, const char *what, const char *const *names,
+                       const int *groups, int count)
 {
     enum { MARGIN = 12, ENTRY_MOST = 200 };
-    char name[256], text[160];
+    char text[160];
     double x = MARGIN, y = 52;
-    ki_draw_text(drawing, KI_STYLE_HEADING, MARGIN, 20, KI_PLOT_WIDTH - 2 * MARGIN, 0, "%s",
-                 ki_panel_name(c, panel, name, sizeof(name)));
+    ki_draw_text(drawing, KI_STYLE_HEADING, MARGIN, 20, KI_PLOT_WIDTH - 2 * MARGIN, 0, "%s", title);
     ki_draw_text(drawing, KI_STYLE_TEXT, MARGIN, 36, KI_PLOT_WIDTH - 2 * MARGIN, 0, "%s", what);
     for (int i = 0; i < count; i++) {
-        ki_short_name(c->series[series[i]].name, ENTRY_MOST, text, sizeof(text));
+        ki_short_name(names[i], ENTRY_MOST, text, sizeof(text));
         double width = ki_text_width(text, NAME_FONT, false) + 32;
         if (x > MARGIN && x + width > KI_PLOT_WIDTH - MARGIN) {
             x = MARGIN;
             y += 15;
         }
-        draw_sample(drawing, series[i], x, y);
+        draw_sample(drawing, groups[i], x, y);
         ki_draw_text(drawing, KI_STYLE_SMALL, x + 31, y + 3.4, ENTRY_MOST, 0, "%s", text);
         x += width + 14;
     }
     return count > 0 ? y + 14 : y - 6;
+}
+
+double ki_plot_head(ki_drawing *drawing, const ki_comparison *c, const ki_panel *panel, const char *what,
+                    const int *series, int count)
+{
+    char name[256];
+    const char *names[KI_SERIES_MAX];
+    for (int i = 0; i < count; i++)
+        names[i] = c->series[series[i]].name;
+    return ki_plot_entries(drawing, ki_panel_name(c, panel, name, sizeof(name)), what, names, series, count);
 }
 
 void ki_value_tip(const ki_comparison *c, const ki_value *value, char *buffer, size_t nbytes)
@@ -216,6 +225,9 @@ void ki_value_tip(const ki_comparison *c, const ki_value *value, char *buffer, s
         used += snprintf(buffer + used, nbytes - (size_t)used, ", %.0f %% hidden", value->hidden);
     if (!isnan(value->speed.ratio))
         used += snprintf(buffer + used, nbytes - (size_t)used, ", %.3g times as fast", value->speed.ratio);
+    if (value->row->is_slow)
+        used += snprintf(buffer + used, nbytes - (size_t)used, ", below the %.4g GB/s expected of %s",
+                         value->row->expected, ki_words_text(&c->results->words, value->row->link_of_pair));
     if (value->errors > 0)
         snprintf(buffer + used, nbytes - (size_t)used, ", wrong elements");
 }

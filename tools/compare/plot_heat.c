@@ -59,6 +59,18 @@ static void draw_ramp(ki_drawing *drawing, const scale *s, const char *unit, dou
         ki_draw_text(drawing, KI_STYLE_FAINT, LEFT + steps * width, y + 22, 0, 0.5, "%.*g %s", digits, s->high, unit);
 }
 
+/* A pair that stays below what its link lets expect: framed, so that it is seen without colour, too. */
+static void draw_frame(ki_drawing *drawing, double x, double y, double side, const char *tip)
+{
+    double in = fmin(1.5, side / 6);
+    const double corners[] = { x + in,        y + in, x + side - in, y + in, x + side - in,
+                               y + side - in, x + in, y + side - in, x + in, y + in };
+    ki_shape *frame = ki_draw_poly(drawing, KI_STYLE_WORST, corners, 5, false);
+    frame->line = side < 10 ? 1 : 2;
+    if (tip != NULL)
+        ki_draw_tip(drawing, frame, "%s", tip);
+}
+
 static void draw_cell(ki_drawing *drawing, const ki_comparison *c, const ki_panel *panel, const ki_value *value,
                       const scale *s, double x, double y, double side)
 {
@@ -72,6 +84,8 @@ static void draw_cell(ki_drawing *drawing, const ki_comparison *c, const ki_pane
         return;
     ki_value_tip(c, value, tip, sizeof(tip));
     ki_draw_tip(drawing, cell, "%s", tip);
+    if (value->row->is_slow)
+        draw_frame(drawing, x, y, side, tip);
     if (side < CELL_WITH_TEXT)
         return;
     ki_draw_text(drawing, is_known ? KI_STYLE_HEAT_TEXT : KI_STYLE_FAINT, x + side / 2, y + side / 2 + 3.4, side - 2,
@@ -111,6 +125,12 @@ bool ki_heat_draw(ki_drawing *drawing, const ki_comparison *c, const ki_panel *p
     draw_ramp(drawing, &s, unit, top + ranks * side + 12);
     drawing->width = KI_PLOT_WIDTH;
     drawing->height = top + ranks * side + 44;
+    if (ki_panel_has_slow(c, panel, series)) {
+        draw_frame(drawing, LEFT, drawing->height - 6, 12, NULL);
+        ki_draw_text(drawing, KI_STYLE_SMALL, LEFT + 18, drawing->height + 3.5, 0, 0,
+                     "below what the link, or the median of its like, lets expect");
+        drawing->height += 18;
+    }
     return true;
 }
 

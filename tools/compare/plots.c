@@ -39,12 +39,21 @@ static bool is_taken(const ki_plots *plots, const char *file)
     return false;
 }
 
+/* The heading of a picture. Returns buffer. */
+static const char *name_plot(const ki_comparison *c, const ki_plot *plot, char *buffer, size_t nbytes)
+{
+    if (plot->sort != KI_PLOT_PEERS)
+        return ki_panel_name(c, &c->panels[plot->panel], buffer, nbytes);
+    ki_peer_table table = ki_peer_table_at(c->results, plot->panel);
+    return ki_peer_table_name(c->results, &table, buffer, nbytes);
+}
+
 static void name_file(const ki_comparison *c, const ki_plots *plots, ki_plot *plot)
 {
-    static const char *const sorts[] = { "-time", "-busbw", "-ratio", "-bars", "-pairs" };
+    static const char *const sorts[] = { "-time", "-busbw", "-ratio", "-bars", "-pairs", "-peers" };
     enum { ROOM = 16 }; /* for the sort and a number */
     char base[sizeof(plot->file) - ROOM] = "", panel[256];
-    append_plain(base, sizeof(base), ki_panel_name(c, &c->panels[plot->panel], panel, sizeof(panel)));
+    append_plain(base, sizeof(base), name_plot(c, plot, panel, sizeof(panel)));
     snprintf(plot->file, sizeof(plot->file), "%s%s", base, sorts[plot->sort]);
     for (int i = 2; is_taken(plots, plot->file); i++)
         snprintf(plot->file, sizeof(plot->file), "%s%s-%d", base, sorts[plot->sort], i);
@@ -67,10 +76,22 @@ static bool add(ki_plots *plots, const ki_comparison *c, ki_plot *plot)
     return true;
 }
 
+static bool draw_plot(const ki_plot *plot, const ki_comparison *c, const int *series, int count)
+{
+    const ki_panel *panel = plot->sort != KI_PLOT_PEERS ? &c->panels[plot->panel] : NULL;
+    if (plot->sort == KI_PLOT_PEERS) {
+        ki_peer_table table = ki_peer_table_at(c->results, plot->panel);
+        return ki_peers_draw(plot->drawing, c, &table);
+    }
+    if (plot->sort == KI_PLOT_HEAT)
+        return ki_heat_draw(plot->drawing, c, panel, series[0]);
+    return plot->sort == KI_PLOT_BARS ? ki_bars_draw(plot->drawing, c, panel)
+                                      : ki_curves_draw(plot->drawing, c, panel, plot->sort, series, count);
+}
+
 /* Draws one picture and adds it when there is something to see. False: memory was short. */
 static bool make(ki_plots *plots, const ki_comparison *c, ki_plot plot, const int *series, int count)
 {
-    const ki_panel *panel = &c->panels[plot.panel];
     char name[256];
     if (plots->count == KI_PLOTS_MOST) {
         plots->left_out++;
@@ -79,10 +100,8 @@ static bool make(ki_plots *plots, const ki_comparison *c, ki_plot plot, const in
     plot.drawing = calloc(1, sizeof(*plot.drawing));
     if (plot.drawing == NULL)
         return false;
-    bool is_drawn = plot.sort == KI_PLOT_HEAT   ? ki_heat_draw(plot.drawing, c, panel, series[0])
-                    : plot.sort == KI_PLOT_BARS ? ki_bars_draw(plot.drawing, c, panel)
-                                                : ki_curves_draw(plot.drawing, c, panel, plot.sort, series, count);
-    plot.drawing->title = strdup(ki_panel_name(c, panel, name, sizeof(name)));
+    bool is_drawn = draw_plot(&plot, c, series, count);
+    plot.drawing->title = strdup(name_plot(c, &plot, name, sizeof(name)));
     bool has_memory = !plot.drawing->is_failed && plot.drawing->title != NULL;
     if (has_memory && is_drawn && add(plots, c, &plot))
         return true;
@@ -132,10 +151,21 @@ static bool make_panel(ki_plots *plots, const ki_comparison *c, size_t panel)
     return has_memory;
 }
 
-bool ki_plots_make(const ki_comparison *c, ki_plots *plots)
+/* Before all others: there may be too many of these. */
+static bool make_peers(ki_plots *plots, const ki_comparison *c)
 {
     bool has_memory = true;
+    for (size_t first = 0; first < c->results->figure_count && has_memory;) {
+        has_memory = make(plots, c, (ki_plot){ .sort = KI_PLOT_PEERS, .panel = first }, NULL, 0);
+        first += ki_peer_table_at(c->results, first).count;
+    }
+    return has_memory;
+}
+
+bool ki_plots_make(const ki_comparison *c, ki_plots *plots)
+{
     *plots = (ki_plots){ 0 };
+    bool has_memory = make_peers(plots, c);
     for (size_t panel = 0; panel < c->panel_count && has_memory; panel++)
         has_memory = make_panel(plots, c, panel);
     return has_memory;

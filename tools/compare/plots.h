@@ -5,6 +5,7 @@
  *     plot_curves.c time, bandwidth and ratio by size
  *     plot_bars.c   all series at the smallest and the largest size
  *     plot_heat.c   pairs of ranks
+ *     plot_peers.c  Kith and the best peer by size
  *
  * A series has one colour, one kind of line and one mark in all pictures, so that it is known again without its colour.
  *
@@ -14,13 +15,20 @@
 #define KI_TOOLS_COMPARE_PLOTS_H
 
 #include "../draw.h"
-#include "compare.h"
+#include "peers.h"
 
-typedef enum ki_plot_sort { KI_PLOT_TIME, KI_PLOT_BUSBW, KI_PLOT_RATIO, KI_PLOT_BARS, KI_PLOT_HEAT } ki_plot_sort;
+typedef enum ki_plot_sort {
+    KI_PLOT_TIME,
+    KI_PLOT_BUSBW,
+    KI_PLOT_RATIO,
+    KI_PLOT_BARS,
+    KI_PLOT_HEAT,
+    KI_PLOT_PEERS
+} ki_plot_sort;
 
 typedef struct ki_plot {
     ki_plot_sort sort;
-    size_t panel;
+    size_t panel; /* of peers: the first figure of the table */
     ki_drawing *drawing;
     char file[128]; /* without what stands behind the dot */
 } ki_plot;
@@ -66,6 +74,9 @@ void ki_series_mark(ki_drawing *drawing, int series, double x, double y, const c
 /* Title, what is shown, and a line with each series; returns where the picture can begin. */
 double ki_plot_head(ki_drawing *drawing, const ki_comparison *comparison, const ki_panel *panel, const char *what,
                     const int *series, int count);
+/* The same of what is no series. */
+double ki_plot_entries(ki_drawing *drawing, const char *title, const char *what, const char *const *names,
+                       const int *groups, int count);
 /* Everything about a value in one line. */
 void ki_value_tip(const ki_comparison *comparison, const ki_value *value, char *buffer, size_t nbytes);
 
@@ -74,5 +85,6 @@ bool ki_curves_draw(ki_drawing *drawing, const ki_comparison *comparison, const 
                     const int *series, int count);
 bool ki_bars_draw(ki_drawing *drawing, const ki_comparison *comparison, const ki_panel *panel);
 bool ki_heat_draw(ki_drawing *drawing, const ki_comparison *comparison, const ki_panel *panel, int series);
+bool ki_peers_draw(ki_drawing *drawing, const ki_comparison *comparison, const ki_peer_table *table);
 
 #endif

@@ -44,16 +44,20 @@ void ki_results_fini(ki_results *self)
     ki_words_fini(&self->words);
     free(self->rows);
     free(self->absences);
+    free(self->figures);
     self->rows = NULL;
     self->absences = NULL;
+    self->figures = NULL;
 }
 
 const char *ki_fact_name(ki_fact fact)
 {
     static const char *const names[KI_FACT_COUNT] = {
-        [KI_FACT_DATE] = "Measured",     [KI_FACT_VERSION] = "Kith",    [KI_FACT_HOSTS] = "Hosts",
-        [KI_FACT_CPU] = "CPU",           [KI_FACT_CPUS] = "CPUs",       [KI_FACT_MEMORY] = "Memory",
-        [KI_FACT_GPUS] = "GPUs",         [KI_FACT_KERNEL] = "Kernel",   [KI_FACT_BACKENDS] = "Backends",
+        [KI_FACT_DATE] = "Measured",     [KI_FACT_VERSION] = "Kith",
+        [KI_FACT_HOSTS] = "Hosts",       [KI_FACT_CPU] = "CPU",
+        [KI_FACT_CPUS] = "CPUs",         [KI_FACT_MEMORY] = "Memory",
+        [KI_FACT_GPUS] = "GPUs",         [KI_FACT_KERNEL] = "Kernel",
+        [KI_FACT_BACKENDS] = "Backends", [KI_FACT_CUT_OFF] = "Cut off by",
         [KI_FACT_TOPOLOGY] = "Topology", [KI_FACT_COMMAND] = "Command",
     };
     return names[fact];
@@ -235,6 +239,7 @@ static void take_facts(ki_results *self, ki_file *file, const json_t *document, 
         ki_complain(complaint, "%s: \"%s\" is not an object", file->path, name);
     else if (facts != NULL)
         take_keys(self, file, facts, name, complaint);
+    take_fact(self, file, document, "the file", "cut_off", KI_FACT_CUT_OFF, complaint);
     if (is_harness) { /* beside the machine */
         take_fact(self, file, document, "the file", "date", KI_FACT_DATE, complaint);
         take_fact(self, file, document, "the file", "command", KI_FACT_COMMAND, complaint);
@@ -308,7 +313,8 @@ static bool take_document(ki_results *self, ki_file *file, const json_t *documen
         return false;
     take_facts(self, file, document, is_harness, complaint);
     take_absences(self, file, document, complaint);
-    return take_rows(self, file, json_object_get(document, "rows"), is_harness, complaint);
+    return take_rows(self, file, json_object_get(document, "rows"), is_harness, complaint) &&
+           (!is_harness || ki_peers_take(self, (int)(file - self->files), document, complaint));
 }
 
 /* ---- labels ---- */

@@ -182,6 +182,9 @@ static void read_times(const reader *r, ki_row *row)
     row->sigma_us = ki_sigma_of_quartiles(row->p25, row->p75);
     row->algbw = rate(r, "algbw_gbps");
     row->busbw = rate(r, "busbw_gbps");
+    row->link_of_pair = text(r, "pair_link", false);
+    row->expected = number(r, "expected_gbps", 0, false);
+    row->is_slow = flag(r, "below_expected", false);
     row->hidden = number(r, "hidden_percent", -TIME_MAX_US, false);
     row->samples = whole(r, "samples", 0, COUNT_MAX, false, 0);
     row->errors = whole(r, "errors", -1, COUNT_MAX, false, -1);
@@ -210,11 +213,30 @@ static void read_harness_times(const reader *r, ki_row *row)
     row->busbw = row->algbw * factor;
 }
 
+/* The classes of bench/peers/samples.py, which puts samples together by them. */
+static const char *cores_class(double flag_ns)
+{
+    return flag_ns < 40 ? "sibling" : flag_ns < 130 ? "near" : "far";
+}
+
+/* 0 ns: one rank, or nothing was measured. */
+static ki_word harness_cores(const reader *r)
+{
+    double before = number(r, "flag_before_ns", 0, false), after = number(r, "flag_after_ns", 0, false);
+    if (!(before > 0) || !(after > 0))
+        return 0;
+    bool has_moved = strcmp(cores_class(before), cores_class(after)) != 0;
+    ki_word word = ki_words_add(&r->results->words, has_moved ? KI_CORES_MOVED : cores_class(before));
+    if (word < 0)
+        ki_complain(r->complaint, "memory is short");
+    return word < 0 ? 0 : word;
+}
+
 bool ki_row_read(ki_results *results, const struct json_t *object, bool is_harness, ki_row *row,
                  ki_complaint *complaint)
 {
     reader r = { results, object, complaint };
-    *row = (ki_row){ .series = -1, .is_run = is_harness };
+    *row = (ki_row){ .expected = NAN, .cores_ns = NAN, .series = -1, .is_run = is_harness };
     if (!json_is_object(object)) {
         char found[64];
         ki_complain(complaint, "is %s; wanted an object", describe(object, found, sizeof(found)));
@@ -223,9 +245,12 @@ bool ki_row_read(ki_results *results, const struct json_t *object, bool is_harne
     read_point(&r, is_harness, row);
     if (is_harness) {
         read_harness_times(&r, row);
+        row->cores = harness_cores(&r);
     } else {
         read_times(&r, row);
         row->link = text(&r, "link", false);
+        row->cores = text(&r, "cores", false);
+        row->cores_ns = sqrt(number(&r, "cores_before_ns", 0, false) * number(&r, "cores_after_ns", 0, false));
         row->algorithm = text(&r, "algorithm", false);
         row->hosts = (int)whole(&r, "hosts", 0, RANKS_MAX, false, 0);
     }

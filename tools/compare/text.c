@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifdef KITH_HAVE_JANSSON
-#include "compare.h"
+#include "peers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -153,7 +153,8 @@ static void print_pair(const ki_comparison *c, const ki_panel *panel, int series
     else if (isnan(reading))
         fprintf(out, " %6s", "?");
     else
-        fprintf(out, reading < 1000 ? " %6.3g" : " %6.0f", reading);
+        fprintf(out, reading < 1000 ? " %*.3g%s" : " %*.0f%s", value->row->is_slow ? 5 : 6, reading,
+                value->row->is_slow ? "<" : "");
 }
 
 static void print_grid(const ki_comparison *c, const ki_panel *panel, int series, int ranks, FILE *out)
@@ -168,6 +169,8 @@ static void print_grid(const ki_comparison *c, const ki_panel *panel, int series
             print_pair(c, panel, series, from, to, out);
         fputc('\n', out);
     }
+    if (ki_panel_has_slow(c, panel, series))
+        fputs("  <: below what the link of the pair, or the median of its like, lets expect\n", out);
 }
 
 static void print_pairs(const ki_comparison *c, const ki_panel *panel, FILE *out)
@@ -191,9 +194,11 @@ static void print_files(const ki_comparison *c, FILE *out)
         const ki_file *file = &results->files[i];
         const char *date = ki_words_text(&results->words, file->facts[KI_FACT_DATE]);
         const char *cpu = ki_words_text(&results->words, file->facts[KI_FACT_CPU]);
-        fprintf(out, "%s: %zu row%s of %s%s%s%s%s\n", ki_words_text(&results->words, file->label), file->row_count,
+        const char *cut_off = ki_words_text(&results->words, file->facts[KI_FACT_CUT_OFF]);
+        fprintf(out, "%s: %zu row%s of %s%s%s%s%s%s%s\n", ki_words_text(&results->words, file->label), file->row_count,
                 file->row_count == 1 ? "" : "s", ki_words_text(&results->words, file->name),
-                date[0] != '\0' ? ", " : "", date, cpu[0] != '\0' ? ", " : "", cpu);
+                date[0] != '\0' ? ", " : "", date, cpu[0] != '\0' ? ", " : "", cpu,
+                cut_off[0] != '\0' ? ", cut off by " : "", cut_off);
     }
 }
 
@@ -236,6 +241,7 @@ void ki_compare_text(const ki_comparison *c, FILE *out)
         else
             print_table(c, &c->panels[i], out);
     }
+    ki_compare_text_peers(c, out);
     ki_compare_text_lists(c, out);
 }
 

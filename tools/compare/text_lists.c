@@ -131,6 +131,10 @@ static void print_legend(const ki_comparison *c, FILE *out)
             "of\n%g %% at most is expected to be chance (%zu ratios tested); ~ no such difference; = not tested, as "
             "a file\ntells no spread; ? no reliable median; ! wrong elements.\n",
             100 * KI_SIGNIFICANCE, c->tested);
+    if (ki_has_other_cores(c))
+        fputs("c: no ratio, as the cores of both sides were of different classes, or moved meanwhile; see \"cores\" in "
+              "--csv.\n",
+              out);
     if (ki_has_marks_of_one_run(c))
         fprintf(out, "(+) and (-) are + and - within one run. %s\n", ki_one_run_sentence);
 }

@@ -135,7 +135,23 @@ static size_t largest_size(const bench_rows *rows, const char *memory)
     return largest;
 }
 
-static void print_memory(kith_ctx *ctx, const seat *seats, const bench_rows *rows, const char *memory, FILE *out)
+/* pairs: of the rows of that size and memory, in their order. */
+static void note_in_rows(bench_rows *rows, const char *memory, size_t nbytes, const tune_pair *pairs, size_t count)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < rows->count && next < count; i++) {
+        bench_row *row = &rows->list[i];
+        if (row->src < 0 || row->memory != memory || row->nbytes != nbytes)
+            continue;
+        const tune_pair *pair = &pairs[next++];
+        tune_pair_class of_class = tune_pairs_class(pairs, count, pair->link);
+        snprintf(row->pair_link, sizeof row->pair_link, "%s", pair->link);
+        row->expected_gbps = isnan(pair->expected_gbps) ? of_class.expected_gbps : pair->expected_gbps;
+        row->is_below = tune_pair_is_slow(pair, &of_class);
+    }
+}
+
+static void print_memory(kith_ctx *ctx, const seat *seats, bench_rows *rows, const char *memory, FILE *out)
 {
     size_t largest = largest_size(rows, memory), count = 0;
     bool is_of_devices = strcmp(memory, bench_memory_name(BENCH_DEVICE)) == 0;
@@ -154,13 +170,16 @@ static void print_memory(kith_ctx *ctx, const seat *seats, const bench_rows *row
         place(ctx, topology, seats, is_of_devices, &pairs[count++]);
     }
     bench_size_print(largest, size, sizeof size);
-    fprintf(out, "\n# pairs of %s memory at %s beside what their links let expect\n", memory, size);
-    tune_pairs_report(out, pairs, count);
+    note_in_rows(rows, memory, largest, pairs, count);
+    if (out != NULL) {
+        fprintf(out, "\n# pairs of %s memory at %s beside what their links let expect\n", memory, size);
+        tune_pairs_report(out, pairs, count);
+    }
     kith_topology_destroy(topology);
     free(pairs);
 }
 
-kith_status tune_pairs_print(kith_ctx *ctx, kith_group *control, const bench_rows *rows, FILE *out)
+kith_status tune_pairs_print(kith_ctx *ctx, kith_group *control, bench_rows *rows, FILE *out)
 {
     bool has_pairs = false;
     for (size_t i = 0; i < rows->count; i++)
@@ -171,7 +190,7 @@ kith_status tune_pairs_print(kith_ctx *ctx, kith_group *control, const bench_row
     kith_status status = kith_agree(control, seats != NULL ? KITH_OK : KITH_ERR_NO_MEMORY);
     if (status == KITH_OK)
         status = gather_seats(ctx, control, seats);
-    for (int m = 0; status == KITH_OK && out != NULL && m < BENCH_MEMORY_COUNT; m++)
+    for (int m = 0; status == KITH_OK && kith_rank(ctx) == 0 && m < BENCH_MEMORY_COUNT; m++)
         if (largest_size(rows, bench_memory_name((bench_memory)m)) > 0)
             print_memory(ctx, seats, rows, bench_memory_name((bench_memory)m), out);
     free(seats);

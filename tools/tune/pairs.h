@@ -38,8 +38,8 @@ bool tune_pair_is_slow(const tune_pair *pair, const tune_pair_class *of_class);
 /* A line for each class: how many pairs, what is expected, which stay below. */
 void tune_pairs_report(FILE *out, const tune_pair *pairs, size_t count);
 
-/* Prints that for the largest size of all_pairs. rows: the same on all ranks. out: NULL where nothing is printed.
- * Collective over the control group. */
-kith_status tune_pairs_print(kith_ctx *ctx, kith_group *control, const bench_rows *rows, FILE *out);
+/* Prints that for the largest size of all_pairs, and notes it in its rows on rank 0. rows: the same on all ranks. out:
+ * NULL where nothing is printed. Collective over the control group. */
+kith_status tune_pairs_print(kith_ctx *ctx, kith_group *control, bench_rows *rows, FILE *out);
 
 #endif

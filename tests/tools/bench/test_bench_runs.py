@@ -188,6 +188,109 @@ class Results(BenchCase):
         self.assertIn("kith bench: cannot write standard output", run.stderr)
 
 
+    def test_algorithms_are_named_by_the_bytes_of_all_parts(self):
+        """Rules: up to 4096 bytes of all ranks together one algorithm, above that another."""
+        if not is_available("ucx"):
+            self.skipTest("the ucx backend is not here")
+        small = {"reduce_scatter": "pairwise", "all_gather": "ring", "all_to_all": "pairwise", "gather": "binomial", "scatter": "binomial",
+                 "reduce_scatter_v": "pairwise", "all_gather_v": "ring", "all_reduce": "rabenseifner", "broadcast": "binomial", "reduce": "binomial"}
+        with open(os.path.join(self.folder, "table.json"), "w") as file:
+            json.dump({"version": 1, "rules": [{"collective": op, "max_nbytes": 4096, "algorithm": name} for op, name in small.items()]}, file)
+        rows = self.bench(",".join(small), "-n", "4", "--sizes", "4096,4100,4112", "--backend", "ucx",
+                          KITH_ALGO_TABLE=os.path.join(self.folder, "table.json"))
+        others = {row["op"]: row["algorithm"] for row in rows if row["nbytes"] > 4096}
+        for row in rows:
+            wanted = small[row["op"]] if row["nbytes"] <= 4096 else others[row["op"]]
+            self.assertEqual((row["op"], row["nbytes"], row["algorithm"]), (row["op"], row["nbytes"], wanted))
+            self.assertNotEqual(others[row["op"]], small[row["op"]])
+        self.assertEqual([row["nbytes"] for row in rows if row["op"] == "all_gather_v"], [4096, 4100, 4112])
+
+    def test_one_rank_gets_nothing_from_others(self):
+        rows = self.bench("many_to_one", "-n", "1", "--sizes", "8")
+        self.assertEqual([row["algbw_gbps"] or 0 for row in rows], [0])
+
+    def test_where_the_cores_were(self):
+        rows = self.bench("all_reduce,barrier", "-n", "3", "--sizes", "8,1k")
+        for row in rows:
+            self.assertIn(row["cores"], ("sibling", "near", "far", "moved"))
+            before, after = row["cores_before_ns"], row["cores_after_ns"]
+            self.assertGreater(min(before, after), 0)
+            if row["cores"] == "moved":
+                self.assertGreater(max(before, after), 1.5 * min(before, after))
+            else:
+                limits = {"sibling": (0, 40), "near": (40, 130), "far": (130, float("inf"))}[row["cores"]]
+                self.assertTrue(limits[0] <= before < limits[1], row)
+        for row in self.bench("all_reduce", "-n", "1", "--sizes", "8"):
+            self.assertEqual((row["cores"], row["cores_before_ns"], row["cores_after_ns"]), ("", None, None))
+        self.assertEqual([name for name in os.listdir("/dev/shm") if name.startswith("kith-bench-")], [])
+        run = self.run_command([KITH, "bench", "barrier", "-n", "2", *BRIEF])
+        self.assertRegex(run.stdout, r"wrong +cores\n  barrier .* (sibling|near|far|moved)\b")
+
+    def test_pairs_are_noted_beside_what_is_expected(self):
+        rows = self.bench("all_pairs", "-n", "4", "--sizes", "8,64k")
+        for row in rows:
+            self.assertEqual(row["pair_link"], "shared memory" if row["nbytes"] > 8 else "")
+        large = [row for row in rows if row["nbytes"] > 8]
+        known = [row for row in large if row["reliable"]]
+        for row in large:
+            self.assertEqual(row["expected_gbps"] is not None, len(known) >= 3)
+            if row["reliable"] and row["expected_gbps"] is not None:
+                self.assertEqual(row["below_expected"], row["algbw_gbps"] < 0.7 * row["expected_gbps"])
+
+
+class CutOff(BenchCase):
+    def start(self, *words):
+        """A run that does not end by itself, once it has printed two lines of its table."""
+        run = subprocess.Popen([KITH, "bench", "barrier,all_reduce,ping_pong", "-n", "2", "--sizes", "8,16", "--dtype", "f32,f64,int32",
+                                "--save", "cut.json", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
+        self.addCleanup(run.kill)
+        return run
+
+    def ranks_of(self, run):
+        with open(f"/proc/{run.pid}/task/{run.pid}/children") as file:
+            guard = file.read().split()
+        found = list(guard)
+        for pid in guard:
+            try:
+                with open(f"/proc/{pid}/task/{pid}/children") as file:
+                    found += file.read().split()
+            except FileNotFoundError:
+                pass
+        return found
+
+    def test_rows_before_a_signal_are_kept(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(number):
+                run = self.start("--budget", "3", "--csv=cut.csv")
+                printed = ""
+                while "barrier" not in printed:
+                    printed = run.stdout.readline()
+                    self.assertNotEqual(printed, "")
+                pids = self.ranks_of(run)
+                self.assertTrue(pids)
+                run.send_signal(number)
+                out, said = run.communicate(timeout=30)
+                self.assertEqual(run.returncode, status, said)
+                self.assertRegex(said, rf"kith bench: cut off by {number.name}: [1-4] of 13 points were measured\n")
+                with open(os.path.join(self.folder, "cut.json")) as file:
+                    saved = json.load(file)
+                self.assertEqual(saved["cut_off"], number.name)
+                self.assertEqual(saved["rows"][0]["op"], "barrier")
+                self.assertIn(f": {len(saved['rows'])} of 13 points", said)
+                with open(os.path.join(self.folder, "cut.csv")) as file:
+                    self.assertEqual(len(list(csv.DictReader(file))), len(saved["rows"]))
+                self.assertEqual([pid for pid in pids if os.path.exists(f"/proc/{pid}")], [])
+
+    def test_json_of_a_run_that_is_cut_off(self):
+        run = self.start("--budget", "1", "--json")
+        time.sleep(2.5)
+        run.send_signal(signal.SIGINT)
+        out, said = run.communicate(timeout=30)
+        self.assertEqual(run.returncode, 130, said)
+        self.assertIn("kith bench: cut off by SIGINT: ", said)
+        json.loads(out)
+
+
 class Refusals(BenchCase):
     CASES = [
         ([], "no operation is given"),

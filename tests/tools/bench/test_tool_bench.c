@@ -318,7 +318,11 @@ static bench_row some_row(void)
                       .alone_us = NAN,
                       .hidden_percent = NAN,
                       .src = -1,
-                      .dst = -1 };
+                      .dst = -1,
+                      .cores = "near",
+                      .cores_before_ns = 90,
+                      .cores_after_ns = NAN,
+                      .expected_gbps = NAN };
     return row;
 }
 

@@ -62,10 +62,10 @@ check "the mean of 1.25, 0.8, 0.909 and 1.25" grep -qE '^ +all +new +1\.03 +0\.8
 
 succeeds "$kith" compare old.json new.json --csv -
 check "CSV: a heading and each value" test "$(wc -l <out)" -eq 13
-check "CSV: all lines are equally long" test "$(awk -F, '{ print NF }' out | sort -u)" = 30
-check "CSV: a ratio" grep -qE '^b,,,4,8,.*,new,new,x,,125,124,126,1,400,,,,,old,0\.8,0\.79[0-9]+,0\.80[0-9]+,[0-9.e-]+,slower$' out
-check "CSV: no median" grep -qE '^d,.*,new,new,x,,,99,101,1,400,,,,,old,,,,,unreliable$' out
-check "CSV: wrong elements" grep -qE ',7,old,,,,,wrong$' out
+check "CSV: all lines are equally long" test "$(awk -F, '{ print NF }' out | sort -u)" = 33
+check "CSV: a ratio" grep -qE '^b,,,4,8,.*,new,new,x,,125,124,126,1,400,,,,,,,,old,0\.8,0\.79[0-9]+,0\.80[0-9]+,[0-9.e-]+,slower$' out
+check "CSV: no median" grep -qE '^d,.*,new,new,x,,,99,101,1,400,,,,,,,,old,,,,,unreliable$' out
+check "CSV: wrong elements" grep -qE ',7,,,,old,,,,,wrong$' out
 
 # ---- pairs ----
 
@@ -131,6 +131,66 @@ sed 's/kith-bench-1/kith-bench-peers-1/; s/"system": "Linux", "release": "6.1"/"
 succeeds "$kith" compare peers.json
 check "the harness with peers: its processor" out_has "3 rows of peers.json, AMD EPYC"
 check "the harness with peers: its sections" out_has "all_reduce, f32, 2 ranks, tcp"
+
+sed 's/"meta"/"cut_off": "SIGINT", "meta"/' node.json >cut.json
+succeeds "$kith" compare cut.json --html cut.html
+check "a run that was cut off is said to be" grep -q '^cut: .*, cut off by SIGINT$' out
+check "a run that was cut off, on the page" grep -q 'Cut off by.*<td>SIGINT</td>' cut.html
+
+# ---- peers ----
+
+make_peers peers.json
+succeeds "$kith" compare peers.json node.json --csv peers.csv --svg peers
+check "peers: a table for an operation and its ranks" out_has "all_reduce, 2 ranks, cold"
+check "peers: the fastest of each size, in one class" grep -qE '^ +8 B +far +1 us +4 +- +-$' out
+check "peers: other sizes, other classes" grep -qE '^ +1 MiB +near +100 us +4 +80 us +0\.25$' out
+check "peers: the geometric mean of each" grep -qE '^ +mean +4 +0\.25$' out
+check "peers: each of them" grep -qE '^ +8 B +far +9 us +4 us +-$' out
+check "peers: floors and pairs are none" sh -c "! grep -qE 'floors|pair-' out"
+check "peers: lines of CSV" \
+    grep -qE '^all_reduce,,,2,8,,,,cold,,,kith-shm ordinary,peers,kith-shm ordinary,,1,,,,,,,,,,,far,mpich,4,,,,peers$' peers.csv
+check "peers: their picture" grep -q "best peer, bf16" peers/all_reduce-2-ranks-cold-peers.svg
+succeeds "$kith" compare peers.json --csv alone.csv
+check "peers: cores that moved are not compared" grep -qE ',openmpi raw,peers,openmpi raw,.*,moved,kith-shm ordinary,,,,,other_cores$' alone.csv
+check "peers: cores of one class are" grep -qE ',mpich raw,peers,mpich raw,.*,near,kith-shm ordinary,0\.25,.*,slower$' alone.csv
+for change in 's/"kith-shm.ordinary": 100/"kith-shm\/ordinary": 0/' 's/"latency_class": "near"/"class": "near"/' \
+    's/"nbytes": 1048576/"nbytes": -1/' 's/"us": {"kith-shm.ordinary": 100.*}}/"us": 7}/'; do
+    sed "$change" peers.json >bad.json
+    fails 2 "kith compare: bad.json: figure 1: " "$kith" compare bad.json
+done
+
+# ---- where the cores were ----
+
+rows "$(row a x 8 100 99 101 400 '"cores": "near"')" "$(row b x 8 100 99 101 400 '"cores": "near"')" \
+    "$(row c x 8 100 99 101 400 '"cores": "moved"')" "$(row d x 8 100 99 101 400)" >home.json
+rows "$(row a x 8 50 49 51 400 '"cores": "sibling"')" "$(row b x 8 50 49 51 400 '"cores": "near"')" \
+    "$(row c x 8 50 49 51 400 '"cores": "moved"')" "$(row d x 8 50 49 51 400 '"cores": "near"')" >away.json
+succeeds "$kith" compare home.json away.json --csv cores.csv --threshold 1
+for line in 'a near sibling c' 'b near near (+)' 'c moved moved c' 'd - near (+)'; do
+    read -r op _ there want <<<"$line"
+    check "cores: $line" test "$(grep -A 2 "^$op, 4 ranks" out | tail -n 1 | awk '{print $NF}')" = "$want"
+    check "cores of $op in CSV" grep -qE "^$op,.*,away,.*,$there,home," cores.csv
+done
+check "cores: says why" out_has "c: no ratio, as the cores of both sides were of different classes"
+run "$kith" compare away.json home.json --threshold 1
+check "cores: some are worse" status_is 1
+check "cores: what is on others is not worse" test "$(grep -c 'takes .* longer' out)" = 2
+
+# ---- pairs beside what is expected of them ----
+
+pair() { row all_pairs x 1048576 100 99 101 400 "\"src\": $1, \"dst\": $2, \"busbw_gbps\": $3, \"algbw_gbps\": $3$4"; }
+of_link=', "pair_link": "NV18", "expected_gbps": 20'
+rows "$(pair 0 1 19 "$of_link, \"below_expected\": false")" "$(pair 0 2 9 "$of_link, \"below_expected\": true")" >pairs.json
+succeeds "$kith" compare pairs.json --csv pairs.csv --svg pairs --html pairs.html
+check "pairs: what stays below is marked" grep -qE '^ +0 +- +19 +9<$' out
+check "pairs: the mark is explained" out_has "<: below what the link of the pair"
+check "pairs: CSV" grep -qE ',20,true,,,,,,,$' pairs.csv
+check "pairs: the map has a frame, twice, and a legend" sh -c "grep -q 'below what the link' pairs/*.svg && grep -q 'below what the link' pairs.html"
+check "pairs: what it is below" grep -q 'below the 20 GB/s expected of NV18' pairs.html
+sed 's/"below_expected": true/"below_expected": false/' pairs.json >fine.json
+succeeds "$kith" compare fine.json --svg fine
+check "pairs: no frame without need" sh -c "! grep -q 'below' out && ! grep -q 'below' fine/*.svg"
+
 rows "$(row a x 8 100 99 101 400 '"algorithm": "ring"')" "$(row a x 8 50 49 51 400 '"algorithm": "tree"')" >forced.json
 succeeds "$kith" compare forced.json
 check "algorithms of one file are series" out_has "x tree beside x ring"
