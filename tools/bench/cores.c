@@ -23,7 +23,7 @@
 #define POLLS_BEFORE_YIELD 20000
 #define PATIENCE_US 1e6
 #define SIBLING_NS 40.0
-#define NEAR_NS 130.0
+#define NEAR_NS 170.0
 #define ALIKE 1.5 /* times that differ by less are of one place, also beside the limit of a class */
 #define NAME_NBYTES 64
 

@@ -114,7 +114,7 @@ static void write_peers(const ki_comparison *c, const ki_plots *plots, FILE *out
           "one run. A ratio says how many times as fast as the fastest peer of that size and type, which is printed "
           "bold; means are geometric, over sizes. All times of a line were taken on cores of one class, told by how "
           "long a flag takes from one to the other: sibling (below 40 ns, one core&rsquo;s threads), near (below "
-          "130 ns), far. A curve is broken where the class is another than at the size before.</p>\n",
+          "170 ns), far. A curve is broken where the class is another than at the size before.</p>\n",
           out);
     fputs("<div class=\"plots\">\n", out);
     for (size_t i = 0; i < plots->count; i++)

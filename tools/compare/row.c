@@ -216,7 +216,7 @@ static void read_harness_times(const reader *r, ki_row *row)
 /* The classes of bench/peers/samples.py, which puts samples together by them. */
 static const char *cores_class(double flag_ns)
 {
-    return flag_ns < 40 ? "sibling" : flag_ns < 130 ? "near" : "far";
+    return flag_ns < 40 ? "sibling" : flag_ns < 170 ? "near" : "far";
 }
 
 /* 0 ns: one rank, or nothing was measured. */

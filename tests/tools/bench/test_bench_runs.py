@@ -218,7 +218,7 @@ class Results(BenchCase):
             if row["cores"] == "moved":
                 self.assertGreater(max(before, after), 1.5 * min(before, after))
             else:
-                limits = {"sibling": (0, 40), "near": (40, 130), "far": (130, float("inf"))}[row["cores"]]
+                limits = {"sibling": (0, 40), "near": (40, 170), "far": (170, float("inf"))}[row["cores"]]
                 self.assertTrue(limits[0] <= before < limits[1], row)
         for row in self.bench("all_reduce", "-n", "1", "--sizes", "8"):
             self.assertEqual((row["cores"], row["cores_before_ns"], row["cores_after_ns"]), ("", None, None))
