@@ -14,8 +14,8 @@
 
 /* The names that distributions give libraries with the CBLAS interface, fast ones first. */
 static const char *const candidates[] = {
-    "libopenblas.so.0", "libopenblas.so",   "libblis.so.4",  "libblis.so",   "libmkl_rt.so.2",
-    "libmkl_rt.so",     "libarmpl_lp64.so", "libcblas.so.3", "libblas.so.3",
+    "libopenblas.so.0", "libopenblas.so", "libblis.so.4",     "libblis.so",    "libmkl_rt.so.3",
+    "libmkl_rt.so.2",   "libmkl_rt.so",   "libarmpl_lp64.so", "libcblas.so.3", "libblas.so.3",
 };
 
 static ki_blas found;
