@@ -26,8 +26,8 @@ static void try_library(const char *name)
 static void look(void)
 {
     static const char *const candidates[] = {
-        "libopenblas.so.0", "libopenblas.so",   "libblis.so.4",  "libblis.so",   "libmkl_rt.so.2",
-        "libmkl_rt.so",     "libarmpl_lp64.so", "libcblas.so.3", "libblas.so.3",
+        "libopenblas.so.0", "libopenblas.so", "libblis.so.4",     "libblis.so",    "libmkl_rt.so.3",
+        "libmkl_rt.so.2",   "libmkl_rt.so",   "libarmpl_lp64.so", "libcblas.so.3", "libblas.so.3",
     };
     const char *wanted = getenv("KITH_BLAS_LIBRARY");
     if (wanted != NULL && wanted[0] != '\0')
