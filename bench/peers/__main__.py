@@ -7,8 +7,9 @@
 #     python3 bench/peers --build BUILD --docs docs/performance.md      writes the tables between the marks there
 #     python3 bench/peers --build BUILD --baseline OLD/peers.json       compares with an earlier run afterwards (regress.py)
 #
-# Results: BUILD/bench/peers.jsonl (rows as they come), peers.json (everything), peers.md (tables). Exit status: 0 when
-# measured and no data were wrong, whatever the targets say; 1 otherwise, and when --baseline shows that something is slower.
+# Results: BUILD/bench/peers.jsonl (rows as they come), peers.json (everything), peers.md (tables). Ctrl-C: what was measured
+# until then. Exit status: 0 when measured and no data were wrong, whatever the targets say; 1 otherwise, and when
+# --baseline shows that something is slower; 2 for what cannot be done; 130 after Ctrl-C.
 #
 # SPDX-License-Identifier: BSD-3-Clause
 import argparse
@@ -44,13 +45,24 @@ def parse_arguments():
     parser.add_argument("--docs", help="document that gets the tables")
     parser.add_argument("--peers", help="folder of bench/baseline/install.sh (default BUILD/bench/baseline)")
     parser.add_argument("--baseline", help="peers.json of an earlier run to compare with")
-    return parser.parse_args()
+    return parser, parser.parse_args()
 
 
-def measure(arguments, tools, store):
+def choose_sections(parser, arguments, tools):
+    """The names that are wanted; None for all."""
+    if not arguments.sections:
+        return None
+    known = [section.name for section in plan.sections(tools, arguments.quick)] + ["tcp", *commands.NAMES]
+    wanted = [name.strip() for name in arguments.sections.split(",")]
+    for name in wanted:
+        if name not in known:
+            parser.error(f"there is no section '{name}'; there are {', '.join(known)}")
+    return wanted
+
+
+def measure(arguments, tools, store, wanted):
     """All sections; returns the answers of kith-bench's commands by name."""
     minutes = 1.6 if arguments.quick else arguments.minutes
-    wanted = [name.strip() for name in arguments.sections.split(",")] if arguments.sections else None
     for sentence in tools.baseline.missing:
         store.add({"note": sentence})
         print(f"note: {sentence}", file=sys.stderr)
@@ -86,24 +98,46 @@ def write_results(arguments, tools, store, answers, folder, seconds):
     print(f"\ntables: {os.path.join(folder, 'peers.md')}")
 
 
+def check_baseline(parser, path):
+    """Before anything is measured, and replaced."""
+    try:
+        regress.load(path)
+    except regress.Unusable as error:
+        parser.error(f"--baseline: {error}")
+
+
 def main():
-    arguments = parse_arguments()
+    parser, arguments = parse_arguments()
     folder = os.path.join(arguments.build, "bench")
-    os.makedirs(folder, exist_ok=True)
     tools = plan.Tools(os.path.abspath(arguments.build), arguments.peers and os.path.abspath(arguments.peers))
+    wanted = choose_sections(parser, arguments, tools)
+    if arguments.baseline:
+        check_baseline(parser, arguments.baseline)
+    os.makedirs(folder, exist_ok=True)
     store = samples.Store(os.path.join(folder, "peers.jsonl"), arguments.resume or arguments.report)
     started = time.monotonic()
     answers = {}
     for entry in reversed(store.extras):  # newest first there, so the newest wins
         answers.update(entry.get("answers", {}))
+    is_cut_off = False
     if not arguments.report:
-        fresh = measure(arguments, tools, store)
+        try:
+            fresh = measure(arguments, tools, store, wanted)
+        except KeyboardInterrupt:
+            fresh, is_cut_off = {}, True
+            store.add({"note": "the run was cut off"})
+            print("\nbench/peers: cut off; --resume goes on", file=sys.stderr)
         if fresh:
             store.add({"answers": fresh})
             answers.update(fresh)
         store.add({"section": "run", "seconds": store.seconds.get("run", 0) + time.monotonic() - started})
+    if not store.rows and not answers:
+        print("bench/peers: nothing was measured, no file was changed", file=sys.stderr)
+        return 130 if is_cut_off else 1
     write_results(arguments, tools, store, answers, folder, store.seconds.get("run", 0))
-    is_right = bool(store.rows or answers) and all(row["is_right"] for row in store.rows)
+    if is_cut_off:
+        return 130
+    is_right = all(row["is_right"] for row in store.rows)
     is_slower = arguments.baseline is not None and regress.check(arguments.baseline, os.path.join(folder, "peers.json")) != 0
     return 0 if is_right and not is_slower else 1
 

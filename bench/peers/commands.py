@@ -35,6 +35,9 @@ def _run(tools, folder, name, ranks, backend=None):
         return json.load(file)
 
 
+NAMES = ("overhead", "groups", "overlap", "growth")  # sections that are commands of kith-bench
+
+
 def measure(tools, folder, wanted, is_quick):
     """{name: answer}. wanted: names of sections, None for all."""
     found = {}

@@ -40,19 +40,19 @@ class Runner:
         self.store.add({"note": text})
         print(f"note: {text}", file=sys.stderr, flush=True)
 
-    def start(self, section):
-        servers = []
+    def _start(self, section, servers):
+        """Starts the section's drivers. Each is in servers before it runs, so that an interrupt leaves none behind."""
         for driver in section.drivers:
             if self._timeouts(section, driver.name) >= targets.TIMEOUTS:
                 continue
             server = Server(driver.name, driver.command, self.folder, driver.env, section.ranks)
+            servers.append(server)
             try:
                 server.start()
                 server.wanted = [v for v in server.variants if not driver.variants or v in driver.variants]
-                servers.append(server)
             except ServerError as error:
                 self.note(f"{section.name}: left out: {error}")
-        return servers
+                servers.remove(server)
 
     def run(self, section, seconds):
         """Measures until the section's time is used up; the first round may take twice as long."""
@@ -60,10 +60,11 @@ class Runner:
         first = self.store.rounds(section.name)
         if spent >= seconds and first > 0:
             return
-        servers = self.start(section)
-        begin = time.monotonic() - spent  # starting a dozen programs does not count: it takes as long in a short run
+        servers = []
         self.lost = 0.0
         try:
+            self._start(section, servers)
+            begin = time.monotonic() - spent  # starting a dozen programs does not count: it takes as long in a short run
             turn = first
             while servers and (turn == 0 or self._elapsed(begin) < seconds):
                 is_whole = self._round(section, servers, turn, begin, seconds)

@@ -26,7 +26,8 @@ def row_class(row):
 
 
 class Store:
-    """Rows and notes of a run in a file of JSON lines."""
+    """Rows and notes of a run in a file of JSON lines. A run that is not resumed replaces the file with its first result,
+    so that one that comes to nothing takes nothing away."""
 
     def __init__(self, path, is_resumed):
         self.rows = []
@@ -36,7 +37,9 @@ class Store:
         self.extras = []  # anything else, newest first
         if is_resumed and os.path.exists(path):
             self._load(path)
-        self.file = open(path, "a" if is_resumed else "w", encoding="utf-8")
+        self.path = path
+        self.file = open(path, "a", encoding="utf-8") if is_resumed else None
+        self.waiting = []  # notes before the first result
 
     def _load(self, path):
         with open(path, encoding="utf-8") as file:
@@ -61,8 +64,19 @@ class Store:
 
     def add(self, entry):
         self._take(entry)
-        self.file.write(json.dumps(entry) + "\n")
+        if self.file is None and ("note" in entry or "seconds" in entry):
+            self.waiting.append(entry)
+            return
+        if self.file is None:
+            self.file = open(self.path, "w", encoding="utf-8")
+        for line in [*self.waiting, entry]:
+            self.file.write(json.dumps(line) + "\n")
+        self.waiting = []
         self.file.flush()
+
+    def close(self):
+        if self.file is not None:
+            self.file.close()
 
     def rounds(self, section):
         """Rounds that were begun: the next one has this number."""

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -430,7 +431,7 @@ class Running(unittest.TestCase):
     def run_section(self, section, seconds, is_resumed=False):
         store = samples.Store(self.rows, is_resumed)
         Runner(store, self.folder.name, False).run(section, seconds)
-        store.file.close()
+        store.close()
         return store
 
     def test_every_variant_is_asked_at_every_point_that_it_has(self):
@@ -501,11 +502,11 @@ class Running(unittest.TestCase):
         again = samples.Store(self.rows, True)
         self.assertEqual(again.rounds("test"), 1)
         self.assertEqual(len(again.rows), 2)
-        again.file.close()
+        again.close()
         self.run_section(section, 0, True)  # no time left: nothing is measured
         last = samples.Store(self.rows, True)
         self.assertEqual(len(last.rows), 2)
-        last.file.close()
+        last.close()
 
     def test_a_driver_that_says_nothing_is_told_with_its_last_words(self):
         silent = server.Server("silent", [sys.executable, "-c", "raise SystemExit('no network here')"], self.folder.name)
@@ -514,7 +515,7 @@ class Running(unittest.TestCase):
 
     def test_only_what_is_slow_in_its_own_class_is_given_up(self):
         store = samples.Store(self.rows, False)
-        self.addCleanup(store.file.close)
+        self.addCleanup(store.close)
         runner = Runner(store, self.folder.name, False)
         point = plan.Point("all_reduce", 4096)
         rows = [row("floors/staged-4", 1.0), row("floors/staged-16", 1.5), row("floors/halves-4", 1.7),
@@ -523,6 +524,28 @@ class Running(unittest.TestCase):
         self.assertEqual(runner.hopeless, {(point, "floors/halves-4", "near")})
         runner._mark_hopeless(self.section([point]), point, [row("openmpi/raw", 1.0), row("gloo/raw", 900.0)])
         self.assertEqual(runner.hopeless, {(point, "floors/halves-4", "near"), (point, "gloo/raw", "near")})
+
+    def test_a_run_without_a_result_takes_nothing_away(self):
+        self.run_section(self.section([plan.Point("all_reduce", 64)]), 0)
+        with open(self.rows, encoding="utf-8") as file:
+            before = file.read()
+        store = samples.Store(self.rows, False)
+        store.add({"note": "a peer is missing"})
+        store.add({"section": "run", "seconds": 1})
+        with open(self.rows, encoding="utf-8") as file:
+            self.assertEqual(file.read(), before)
+        store.add({"answers": {}})
+        self.addCleanup(store.close)
+        with open(self.rows, encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 3)
+
+    def test_what_cannot_be_done_is_refused_before_anything_is_measured(self):
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "peers")
+        for options, text in ((["--sections", "nope"], "no section 'nope'"), (["--baseline", "/no/such"], "--baseline: /no/such")):
+            done = subprocess.run([sys.executable, "-B", program, "--build", self.folder.name, *options], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(text, done.stderr)
+            self.assertFalse(os.path.exists(os.path.join(self.folder.name, "bench")))
 
     def test_rows_are_json_lines(self):
         self.run_section(self.section([plan.Point("all_reduce", 64)]), 0)
