@@ -176,7 +176,7 @@ void ki_kept_release(kith_group *group)
         return;
     for (int i = 0; i < kept->count; i++)
         ki_request_release(kept->plans[i].request);
-    ki_free(NULL, kept->temp);
+    ki_free(NULL, kept->temp); /* an executor's, whose plan has no allocator of its own in a request */
     ki_free(&group->ctx->allocator, kept);
     group->kept = NULL;
 }

@@ -24,7 +24,7 @@
 #define IDLE_AFTER_NS 1000000   /* of yielding before the backend may sleep */
 #define IDLE_MAX_NS 1000000     /* one sleep; other backends of the context are polled between */
 #define IDLE_LONG_NS 20000000   /* of waiting, before a context of several backends may sleep as well ... */
-#define IDLE_SLICE_NS 100000    /* ... for as long as another one may be kept waiting */
+#define IDLE_SHARE 128          /* ... for this share of the wait so far, by which another one may be late */
 
 static inline void relax(void)
 {
@@ -185,12 +185,14 @@ static bool can_all_sleep(const kith_ctx *ctx)
     return can;
 }
 
-/* Sleeping on one backend, the first, keeps what comes over another one waiting: for a slice, and after a long wait
- * alone. */
+/* Sleeping on one backend, the first, keeps what comes over another one waiting: little of what has been waited already,
+ * and after a long wait alone. */
 static void idle(kith_ctx *ctx, int64_t now, int64_t start_ns, int64_t deadline_ns)
 {
     bool is_one = ctx->instance_count == 1;
-    int64_t most = is_one ? IDLE_MAX_NS : IDLE_SLICE_NS;
+    int64_t most = IDLE_MAX_NS, share = (now - start_ns) / IDLE_SHARE;
+    if (!is_one && share < most)
+        most = share;
     if (deadline_ns != 0 && deadline_ns - now < most)
         most = deadline_ns - now;
     if (most > 0 && (is_one || now - start_ns >= IDLE_LONG_NS) && can_all_sleep(ctx))
