@@ -71,6 +71,7 @@ succeeds "$kith" bench ping_pong -n 2 --backend shm --sizes 8,16,24,32,64,128,25
 check "fits or says why not" out_matches 'ping_pong over shm, 2 ranks'
 check "rows as well" file_matches '"op": "ping_pong"' model-rows.json
 fails 2 "there is no operation" "$kith" bench nothing -n 2 --model-fit x.json
+fails 2 "m.json would be written twice" "$kith" bench all_reduce -n 2 --save m.json --model-fit m.json
 fails 2 "--constants goes with --model-fit" "$kith" bench all_reduce -n 2 --constants shm=pcie4
 
 # ---- kith bench --links ----

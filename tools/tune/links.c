@@ -11,6 +11,7 @@
 #include "links.h"
 
 #include "../bench/bench.h"
+#include "../output.h"
 #include "../progress.h"
 #include "link_rows.h"
 #include "tune.h"
@@ -133,15 +134,33 @@ static bool read_words(int argc, char **argv, bool is_links, asked *a)
     return true;
 }
 
+/* FILE.svg of FILE.json. */
+static void picture_path(const char *file, char *path, size_t nbytes)
+{
+    const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
+    int length = (int)strlen(file);
+    if (dot != NULL && dot > file && (slash == NULL || dot > slash + 1) && strcmp(dot, ".svg") != 0)
+        length = (int)(dot - file);
+    snprintf(path, nbytes, "%.*s.svg", length, file);
+}
+
 static int check(const asked *a, tune_map *maps, size_t *map_count)
 {
-    char sentence[256];
+    char sentence[256], picture[4096];
     if (a->is_links && a->ranks == NULL)
         return ki_usage_error(&ki_command_bench, "--links starts the ranks once for each class: give -n N");
     if (a->constants != NULL && a->fit == NULL)
         return ki_usage_error(&ki_command_bench, "--constants goes with --model-fit FILE");
     if (a->fit != NULL && a->fit[0] == 0)
         return ki_usage_error(&ki_command_bench, "--model-fit needs a file");
+    if (a->fit != NULL) {
+        picture_path(a->fit, picture, sizeof picture);
+        const char *const files[] = { a->json, a->csv, a->save, a->fit, picture };
+        const char *repeated = ki_output_repeated(files, sizeof files / sizeof files[0]);
+        if (repeated != NULL)
+            return ki_usage_error(&ki_command_bench, "%s would be written twice: give each output a file of its own",
+                                  repeated);
+    }
     if (a->constants != NULL && !tune_maps_parse(a->constants, maps, map_count, sentence, sizeof sentence))
         return ki_usage_error(&ki_command_bench, "--constants: %s", sentence);
     return KI_EXIT_OK;
@@ -322,16 +341,6 @@ static int run_links(const asked *a, const char *save)
 }
 
 /* ---- --model-fit ---- */
-
-/* FILE.svg of FILE.json. */
-static void picture_path(const char *file, char *path, size_t nbytes)
-{
-    const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
-    int length = (int)strlen(file);
-    if (dot != NULL && dot > file && (slash == NULL || dot > slash + 1) && strcmp(dot, ".svg") != 0)
-        length = (int)(dot - file);
-    snprintf(path, nbytes, "%.*s.svg", length, file);
-}
 
 static int fit(const asked *a, const char *rows, const tune_map *maps, size_t map_count)
 {

@@ -340,6 +340,8 @@ class Refusals(BenchCase):
         (["ping_pong", "--mesh", "tp=1", "--group", "all"], "ping_pong has no form in which groups run at once"),
         (["ping_pong", "--overlap"], "ping_pong has a blocking form alone"),
         (["all_reduce", "--overlap", "--non-blocking"], "leave out --non-blocking"),
+        (["all_reduce", "--json=twice.out", "--csv=./twice.out"], "./twice.out would be written twice"),
+        (["all_reduce", "--json=twice.out", "--save", "twice.out"], "twice.out would be written twice"),
         (["all_reduce", "--json", "--csv"], "cannot both go to standard output"),
         (["all_reduce", "--budget", "0"], "--budget 0: it must be a number above 0"),
         (["all_reduce", "--op", "x"], "unknown option --op"),
