@@ -1,7 +1,7 @@
 /* tools/tune/job.c - a program as a child: changed settings, what it says on stderr, signals that are passed on.
  *
  * A signal is noted and passed on, so that the child stops and hands over what it has; whoever runs one child after the
- * other asks for it with tune_job_caught(). A second one ends the child at once, as the ranks of `kith bench` have it; a
+ * other asks for it with tune_job_caught(). A second one ends the child at once, as `kith bench` has it; a
  * third one, or one without a child, this process, too.
  *
  * SPDX-License-Identifier: BSD-3-Clause

@@ -256,8 +256,8 @@ static int run_class(const asked *a, const tune_class *c, char *save, const char
 
 /* ---- --links ---- */
 
-/* Rows of the class come to the others, also those that it has when a signal cuts it off, or why it is absent. False: it
- * was cut off, or memory is short. */
+/* Rows of the class come to the others, also those that it has when a signal cuts it off, or why it is absent. False: a
+ * signal cut it off, or memory is short. */
 static bool visit_class(const asked *a, const tune_class *c, tune_link_rows *all, int *status, int *signal)
 {
     char reason[512] = "", save[512], folder[512];

@@ -44,7 +44,7 @@ tune_ways tune_ways_take(const char *folder);
 
 /* ---- job.c ---- */
 
-/* From here on SIGINT, SIGTERM and SIGHUP are noted and passed on to the child that runs; a second one ends it at once. */
+/* From here on SIGINT, SIGTERM and SIGHUP are noted and passed on to the child that runs; a second one ends it. */
 void tune_job_listen(void);
 void tune_job_listen_no_more(void);
 int tune_job_caught(void); /* the signal; 0: none */
