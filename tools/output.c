@@ -134,3 +134,40 @@ int ki_output_close(ki_output *self, const char *path, bool is_binary)
             strerror(cause));
     return KI_EXIT_USAGE;
 }
+
+/* The folder's own name and the file's, of a file that need not be there; free(). NULL: there is no such folder. */
+static char *plain_path(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    char *plain = NULL, *folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+    char *real = folder != NULL ? realpath(folder, NULL) : NULL;
+    if (real == NULL || asprintf(&plain, "%s/%s", real, name) < 0)
+        plain = NULL;
+    free(folder);
+    free(real);
+    return plain;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+    bool has_first = stat(a, &first) == 0, has_second = stat(b, &second) == 0;
+    if (has_first && has_second)
+        return S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    if (has_first || has_second)
+        return false;
+    char *plain_a = plain_path(a), *plain_b = plain_path(b);
+    bool is_same = plain_a != NULL && plain_b != NULL && strcmp(plain_a, plain_b) == 0;
+    free(plain_a);
+    free(plain_b);
+    return is_same;
+}
+
+const char *ki_output_repeated(const char *const *paths, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        for (size_t before = 0; paths[i] != NULL && paths[i][0] != 0 && before < i; before++)
+            if (paths[before] != NULL && paths[before][0] != 0 && is_same_file(paths[before], paths[i]))
+                return paths[i];
+    return NULL;
+}

@@ -25,4 +25,8 @@ bool ki_output_open(ki_output *output, const ki_command *command);
 int ki_output_close(ki_output *output, const char *path, bool is_binary);
 void ki_output_drop(ki_output *output);
 
+/* The first path by which a file would be written again that a path before it names; NULL: there is none.
+ * NULL and "" stand for no file; a device may be there twice. */
+const char *ki_output_repeated(const char *const *paths, size_t count);
+
 #endif

@@ -71,6 +71,7 @@ succeeds "$kith" bench ping_pong -n 2 --backend shm --sizes 8,16,24,32,64,128,25
 check "fits or says why not" out_matches 'ping_pong over shm, 2 ranks'
 check "rows as well" file_matches '"op": "ping_pong"' model-rows.json
 fails 2 "there is no operation" "$kith" bench nothing -n 2 --model-fit x.json
+fails 2 "m.json would be written twice" "$kith" bench all_reduce -n 2 --save m.json --model-fit m.json
 fails 2 "--constants goes with --model-fit" "$kith" bench all_reduce -n 2 --constants shm=pcie4
 
 # ---- kith bench --links ----
@@ -122,7 +123,15 @@ fails 2 "cannot tell sizes of gather_v apart" "$kith" tune -n 2 --ops gather_v -
 fails 2 "is not the next of at most" "$kith" tune -n 2 --sizes 64,8 --output x.json
 fails 1 "shm has collectives of its own" "$kith" tune -n 2 --backend shm --output x.json
 fails 1 "one rank has nothing to choose" "$kith" tune --backend shm --output x.json
+fails 2 "there is no backend 'nope'" "$kith" tune -n 2 --backend nope --output x.json
+check "said once" sh -c "[ \$(grep -c 'no backend' err) -eq 1 ]"
 if has_backend ucx; then
+    fails 2 "cannot write /dev/full" "$kith" tune -n 2 --backend ucx --ops barrier --budget 0.01 --output /dev/full
+    succeeds env -u KITH_HIER "$kith" bench barrier,all_reduce -n 2 --backend ucx --sizes 8 --budget 0.01
+    check "shared memory beside it, said once" \
+        sh -c "[ \$(grep -c '^# collectives of this group go through shared memory beside ucx; KITH_HIER=off' out) -eq 1 ]"
+    succeeds env KITH_HIER=off "$kith" bench all_reduce -n 2 --backend ucx --sizes 8 --budget 0.01
+    check "not where it is off" sh -c "! grep -q 'beside ucx' out"
     succeeds "$kith" tune -n 2 --backend ucx --ops barrier,broadcast --sizes 8,4k --budget 0.01 --output table.json
     check "each size" out_matches '^ +4 KiB '
     check "what it promises, or where not" out_matches '(at most 5 % off the best at every size, |% off .*, with a spread of)'

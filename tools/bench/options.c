@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "../flags.h"
+#include "../output.h"
 #include "../run.h"
 #include "bench.h"
 
@@ -330,6 +331,11 @@ static int check(const ki_command *command, bench_options *options)
     if (options->json != NULL && options->csv != NULL && options->json[0] == '\0' && options->csv[0] == '\0')
         return ki_usage_error(command,
                               "--json and --csv cannot both go to standard output: give one a file, --csv=FILE");
+    const char *const files[] = { options->json, options->csv, options->save };
+    const char *repeated = ki_output_repeated(files, sizeof files / sizeof files[0]);
+    if (repeated != NULL)
+        return ki_usage_error(command, "%s would be written twice: give --json, --csv and --save a file each",
+                              repeated);
     int status = settle_sizes(command, options);
     if (status == KI_EXIT_OK)
         status = check_groups(command, options);

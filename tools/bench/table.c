@@ -27,6 +27,12 @@ static void print_heading(FILE *out, const bench_row *row)
             row->cores[0] != '\0' ? "   cores" : "");
 }
 
+/* A group of another backend whose collectives take the shared memory of its host. */
+static bool is_beside(const bench_row *row)
+{
+    return strcmp(row->algorithm, "shm") == 0 && strcmp(row->backend, "shm") != 0;
+}
+
 static void print_us(FILE *out, double us)
 {
     fprintf(out, us < 1000 ? " %11.2f" : " %11.1f", us);
@@ -37,6 +43,10 @@ void bench_table_row(FILE *out, const bench_row *row, const bench_row *before)
     char name[32];
     if (!is_alike(row, before))
         print_heading(out, row);
+    if (is_beside(row) && (!is_alike(row, before) || !is_beside(before)))
+        fprintf(out,
+                "# collectives of this group go through shared memory beside %s; KITH_HIER=off measures %s alone\n",
+                row->backend, row->backend);
     snprintf(name, sizeof name, row->src >= 0 ? "%s %d-%d" : "%s", row->op, row->src, row->dst);
     fprintf(out, "  %-16s %12zu %7s %5s %5s", name, row->nbytes, row->dtype, row->redop, row->place);
     if (row->us.is_reliable)

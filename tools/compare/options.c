@@ -4,6 +4,7 @@
  */
 #ifdef KITH_HAVE_JANSSON
 #include "options.h"
+#include "../output.h"
 
 #include <string.h>
 
@@ -67,6 +68,13 @@ int ki_compare_read_options(int argc, char **argv, ki_compare_request *request)
         return ki_usage_error(&ki_command_compare, "no file was given; kith bench --save writes one");
     if (is_standard_output(request->csv) && is_standard_output(request->html))
         return ki_usage_error(&ki_command_compare, "--csv and --html cannot both go to standard output");
+    const char *const files[] = { is_standard_output(request->csv) ? NULL : request->csv,
+                                  is_standard_output(request->html) ? NULL : request->html, request->svg,
+                                  request->png };
+    const char *repeated = ki_output_repeated(files, sizeof files / sizeof files[0]);
+    if (repeated != NULL)
+        return ki_usage_error(&ki_command_compare, "%s would be written twice: give each output a file of its own",
+                              repeated);
     return KI_EXIT_OK;
 }
 

@@ -62,10 +62,13 @@ static double number(const reader *r, const char *key, double low, bool is_neede
 {
     const json_t *value = json_object_get(r->object, key);
     double found = json_number_value(value);
+    char wanted[64];
     if (json_is_null(value) || (value == NULL && !is_needed))
         return NAN;
-    if (!json_is_number(value) || !(found >= low && found <= TIME_MAX_US))
-        refuse(r, key, low > 0 ? "a number above 0" : low < 0 ? "a number" : "a number from 0 up");
+    if (!json_is_number(value) || !(found >= low && found <= TIME_MAX_US)) {
+        snprintf(wanted, sizeof(wanted), "a number%s from %g to %g", low > 0 ? " above 0," : "", low, TIME_MAX_US);
+        refuse(r, key, wanted);
+    }
     return found;
 }
 

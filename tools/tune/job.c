@@ -1,11 +1,17 @@
 /* tools/tune/job.c - a program as a child: changed settings, what it says on stderr, signals that are passed on.
  *
+ * A signal is noted and passed on, so that the child stops and hands over what it has; whoever runs one child after the
+ * other asks for it with tune_job_caught(). A second one ends the child at once, as `kith bench` has it; a
+ * third one, or one without a child, this process, too.
+ *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "links.h"
+
+#include "../bench/bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,19 +22,55 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t child_pid, caught;
+#define SAME_REQUEST_US 300000.0 /* signals closer than this are one: timeout(1) sends two */
 
-static void pass_on(int number)
+static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
+
+static volatile sig_atomic_t child_pid, caught;
+static double caught_at_us;
+static struct sigaction before[NUMBER_COUNT];
+
+/* The terminal's Ctrl-C reaches the child by itself; being told twice could be a second wish. */
+static void take(int number, siginfo_t *info, void *context)
 {
-    caught = number;
-    if (child_pid > 0)
+    double now = bench_now_us();
+    int kept = errno;
+    (void)context;
+    if (caught != 0 && now - caught_at_us <= SAME_REQUEST_US)
+        return;
+    if (caught != 0) {
+        for (int i = 0; i < NUMBER_COUNT; i++)
+            signal(numbers[i], SIG_DFL);
+        if (child_pid == 0)
+            raise(number);
+    } else {
+        caught = number;
+        caught_at_us = now;
+    }
+    if (child_pid > 0 && info->si_code <= 0)
         kill((pid_t)child_pid, number);
+    errno = kept;
 }
 
-/* The terminal's Ctrl-C reaches the child by itself; being told twice would be a second wish. */
-static void take_note(int number)
+void tune_job_listen(void)
 {
-    caught = number;
+    struct sigaction action = { .sa_sigaction = take, .sa_flags = SA_RESTART | SA_SIGINFO };
+    caught = 0;
+    sigfillset(&action.sa_mask);
+    for (int i = 0; i < NUMBER_COUNT; i++)
+        sigaction(numbers[i], &action, &before[i]);
+}
+
+void tune_job_listen_no_more(void)
+{
+    for (int i = 0; i < NUMBER_COUNT; i++)
+        sigaction(numbers[i], &before[i], NULL);
+}
+
+int tune_job_caught(void)
+{
+    return caught;
 }
 
 static void start(const char *path, char *const *words, const tune_class *of_class, const char *log_folder,
@@ -94,38 +136,46 @@ static int wait_for(pid_t pid, int *signal_number)
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return 127;
+    child_pid = 0;
     *signal_number = caught != 0 ? (int)caught : WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Signals are held back until the child's number is known: none is lost between. */
+static pid_t start_child(const char *path, char *const *words, const tune_class *of_class, const char *log_folder,
+                         int error_fd)
+{
+    sigset_t held, mask;
+    sigemptyset(&held);
+    for (int i = 0; i < NUMBER_COUNT; i++)
+        sigaddset(&held, numbers[i]);
+    sigprocmask(SIG_BLOCK, &held, &mask);
+    fflush(NULL);
+    pid_t pid = caught == 0 ? fork() : -1;
+    if (pid == 0) {
+        tune_job_listen_no_more();
+        sigprocmask(SIG_SETMASK, &mask, NULL);
+        start(path, words, of_class, log_folder, error_fd);
+    }
+    child_pid = pid > 0 ? pid : 0;
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    return pid;
 }
 
 int tune_job_run(const char *path, char *const *words, const tune_class *of_class, const char *log_folder, char *reason,
                  size_t nbytes, int *signal_number)
 {
-    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-    struct sigaction before[3], action = { .sa_flags = SA_RESTART };
     int ends[2] = { -1, -1 };
     *signal_number = 0;
     if (reason != NULL && pipe2(ends, O_CLOEXEC) != 0) {
         snprintf(reason, nbytes, "no pipe: %s", strerror(errno));
         return 127;
     }
-    caught = 0;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0)
-        start(path, words, of_class, log_folder, ends[1]);
-    child_pid = pid;
-    if (reason != NULL)
+    pid_t pid = start_child(path, words, of_class, log_folder, ends[1]);
+    if (reason != NULL) {
         close(ends[1]);
-    for (int i = 0; i < 3; i++) {
-        action.sa_handler = numbers[i] == SIGINT ? take_note : pass_on;
-        sigaction(numbers[i], &action, &before[i]);
-    }
-    if (reason != NULL)
         read_reason(ends[0], reason, nbytes);
-    int status = pid > 0 ? wait_for(pid, signal_number) : 127;
-    for (int i = 0; i < 3; i++)
-        sigaction(numbers[i], &before[i], NULL);
-    child_pid = 0;
-    return status;
+    }
+    *signal_number = caught;
+    return pid > 0 ? wait_for(pid, signal_number) : 127;
 }

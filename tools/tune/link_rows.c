@@ -20,6 +20,7 @@ struct tune_link_rows {
     json_t *rows, *absent; /* lists */
     json_t *meta;          /* of the first file; NULL: none yet */
     json_t *info;          /* what kith info says */
+    size_t class_count;    /* that rows are of */
 };
 
 tune_link_rows *tune_link_rows_create(void)
@@ -71,17 +72,53 @@ bool tune_link_backend_works(const tune_link_rows *self, const char *backend, ch
     return false;
 }
 
-bool tune_link_add(tune_link_rows *self, const char *link, const char *path)
+/* What the user said, in the environment or a file of settings; NULL: nothing. */
+static const char *users_value(const tune_link_rows *self, const char *name)
+{
+    const json_t *list = json_object_get(self->info, "config");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        if (strcmp(text_of(row, "env"), name) == 0)
+            return strcmp(text_of(row, "origin"), "default") != 0 ? text_of(row, "value") : NULL;
+    }
+    return getenv(name);
+}
+
+static void forget_setting(const tune_link_rows *self, json_t *settings, const char *name)
+{
+    const char *value = users_value(self, name);
+    if (value != NULL)
+        json_object_set_new(settings, name, json_string(value));
+    else
+        json_object_del(settings, name);
+}
+
+/* The link of a row stands for what its class forced; what the user said comes back. */
+static void forget_forced(const tune_link_rows *self, const tune_class *of_class)
+{
+    json_t *settings = json_object_get(self->meta, "settings");
+    for (size_t i = 0; i < 2 && of_class->settings[i][0] != NULL; i++)
+        forget_setting(self, settings, of_class->settings[i][0]);
+    if (strcmp(of_class->backend, "nccl") == 0) { /* for its log */
+        forget_setting(self, settings, "NCCL_DEBUG");
+        forget_setting(self, settings, "NCCL_DEBUG_FILE");
+    }
+}
+
+bool tune_link_add(tune_link_rows *self, const tune_class *of_class, const char *path)
 {
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error), *rows = json_object_get(root, "rows");
     size_t count = json_array_size(rows);
     for (size_t i = 0; i < count; i++)
-        json_object_set_new(json_array_get(rows, i), "link", json_string(link));
+        json_object_set_new(json_array_get(rows, i), "link", json_string(of_class->name));
     if (count > 0)
         json_array_extend(self->rows, rows);
-    if (count > 0 && self->meta == NULL)
+    self->class_count += count > 0;
+    if (count > 0 && self->meta == NULL) {
         self->meta = json_incref(json_object_get(root, "meta"));
+        forget_forced(self, of_class);
+    }
     json_decref(root);
     return count > 0;
 }
@@ -114,6 +151,11 @@ bool tune_link_absent(tune_link_rows *self, const char *link, const char *reason
 size_t tune_link_row_count(const tune_link_rows *self)
 {
     return json_array_size(self->rows);
+}
+
+size_t tune_link_class_count(const tune_link_rows *self)
+{
+    return self->class_count;
 }
 
 /* ---- files ---- */
@@ -170,11 +212,22 @@ static int write_csv(const tune_link_rows *self, const char *path)
     return ki_output_close(&output, path, false);
 }
 
-int tune_link_write(const tune_link_rows *self, const char *save, const char *json, const char *csv)
+/* Takes over nothing; the signal stands behind the name of the format, as in a file of one class. */
+static json_t *make_save(const tune_link_rows *self, const char *cut_off)
 {
-    int status = write_value(json_pack("{s:s, s:O, s:O, s:O}", "format", "kith-results-1", "meta", self->meta, "rows",
-                                       self->rows, "absent_links", self->absent),
-                             save);
+    json_t *root = json_pack("{s:s}", "format", "kith-results-1");
+    if (cut_off != NULL)
+        json_object_set_new(root, "cut_off", json_string(cut_off));
+    json_object_set(root, "meta", self->meta);
+    json_object_set(root, "rows", self->rows);
+    json_object_set(root, "absent_links", self->absent);
+    return root;
+}
+
+int tune_link_write(const tune_link_rows *self, const char *save, const char *json, const char *csv,
+                    const char *cut_off)
+{
+    int status = write_value(make_save(self, cut_off), save);
     if (status == KI_EXIT_OK && json != NULL)
         status = write_value(json_incref(self->rows), json[0] != 0 ? json : NULL);
     if (status == KI_EXIT_OK && csv != NULL)
@@ -323,9 +376,9 @@ bool tune_link_backend_works(const tune_link_rows *self, const char *backend, ch
     return false;
 }
 
-bool tune_link_add(tune_link_rows *self, const char *link, const char *path)
+bool tune_link_add(tune_link_rows *self, const tune_class *of_class, const char *path)
 {
-    (void)self, (void)link, (void)path;
+    (void)self, (void)of_class, (void)path;
     return false;
 }
 
@@ -341,9 +394,16 @@ size_t tune_link_row_count(const tune_link_rows *self)
     return 0;
 }
 
-int tune_link_write(const tune_link_rows *self, const char *save, const char *json, const char *csv)
+size_t tune_link_class_count(const tune_link_rows *self)
 {
-    (void)self, (void)save, (void)json, (void)csv;
+    (void)self;
+    return 0;
+}
+
+int tune_link_write(const tune_link_rows *self, const char *save, const char *json, const char *csv,
+                    const char *cut_off)
+{
+    (void)self, (void)save, (void)json, (void)csv, (void)cut_off;
     return KI_EXIT_USAGE;
 }
 

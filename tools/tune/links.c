@@ -11,10 +11,12 @@
 #include "links.h"
 
 #include "../bench/bench.h"
+#include "../output.h"
 #include "../progress.h"
 #include "link_rows.h"
 #include "tune.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -132,15 +134,33 @@ static bool read_words(int argc, char **argv, bool is_links, asked *a)
     return true;
 }
 
+/* FILE.svg of FILE.json. */
+static void picture_path(const char *file, char *path, size_t nbytes)
+{
+    const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
+    int length = (int)strlen(file);
+    if (dot != NULL && dot > file && (slash == NULL || dot > slash + 1) && strcmp(dot, ".svg") != 0)
+        length = (int)(dot - file);
+    snprintf(path, nbytes, "%.*s.svg", length, file);
+}
+
 static int check(const asked *a, tune_map *maps, size_t *map_count)
 {
-    char sentence[256];
+    char sentence[256], picture[4096];
     if (a->is_links && a->ranks == NULL)
         return ki_usage_error(&ki_command_bench, "--links starts the ranks once for each class: give -n N");
     if (a->constants != NULL && a->fit == NULL)
         return ki_usage_error(&ki_command_bench, "--constants goes with --model-fit FILE");
     if (a->fit != NULL && a->fit[0] == 0)
         return ki_usage_error(&ki_command_bench, "--model-fit needs a file");
+    if (a->fit != NULL) {
+        picture_path(a->fit, picture, sizeof picture);
+        const char *const files[] = { a->json, a->csv, a->save, a->fit, picture };
+        const char *repeated = ki_output_repeated(files, sizeof files / sizeof files[0]);
+        if (repeated != NULL)
+            return ki_usage_error(&ki_command_bench, "%s would be written twice: give each output a file of its own",
+                                  repeated);
+    }
     if (a->constants != NULL && !tune_maps_parse(a->constants, maps, map_count, sentence, sizeof sentence))
         return ki_usage_error(&ki_command_bench, "--constants: %s", sentence);
     return KI_EXIT_OK;
@@ -236,7 +256,8 @@ static int run_class(const asked *a, const tune_class *c, char *save, const char
 
 /* ---- --links ---- */
 
-/* Rows of the class come to the others, or why it is absent. False: a signal ended it, or memory is short. */
+/* Rows of the class come to the others, also those that it has when a signal cuts it off, or why it is absent. False: a
+ * signal cut it off, or memory is short. */
 static bool visit_class(const asked *a, const tune_class *c, tune_link_rows *all, int *status, int *signal)
 {
     char reason[512] = "", save[512], folder[512];
@@ -248,10 +269,10 @@ static bool visit_class(const asked *a, const tune_class *c, tune_link_rows *all
     make_temporary(save, sizeof save);
     int ended = run_class(a, c, save, has_log ? folder : NULL, reason, sizeof reason, signal);
     tune_ways ways = has_log ? tune_ways_take(folder) : (tune_ways){ 0, 0, 0 };
-    bool is_kept = *signal == 0;
-    if (is_kept && ended == KI_EXIT_OK && has_log && !tune_ways_fit(&ways, c->name, reason, sizeof reason))
-        is_kept = tune_link_absent(all, c->name, reason);
-    else if (is_kept && (ended == KI_EXIT_OK || ended == BENCH_EXIT_FAILED) && tune_link_add(all, c->name, save))
+    bool is_kept = *signal == 0, has_rows = ended == KI_EXIT_OK || ended == BENCH_EXIT_FAILED || *signal != 0;
+    if (has_rows && ended != BENCH_EXIT_FAILED && has_log && !tune_ways_fit(&ways, c->name, reason, sizeof reason))
+        is_kept &= tune_link_absent(all, c->name, reason);
+    else if (has_rows && tune_link_add(all, c, save))
         *status = ended != KI_EXIT_OK ? ended : *status;
     else if (is_kept)
         is_kept = tune_link_absent(all, c->name, reason[0] != 0 ? reason : "it ended without a word");
@@ -265,7 +286,7 @@ static int visit_classes(const asked *a, tune_link_rows *all)
     size_t count = 0;
     while (tune_class_at(count) != NULL)
         count++;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && tune_job_caught() == 0; i++) {
         const tune_class *c = tune_class_at(i);
         if (a->backend != NULL && strcmp(a->backend, c->backend) != 0)
             continue;
@@ -275,7 +296,24 @@ static int visit_classes(const asked *a, tune_link_rows *all)
             break;
     }
     ki_progress_end();
+    signal = tune_job_caught() != 0 ? tune_job_caught() : signal;
     return signal != 0 ? 128 + signal : status;
+}
+
+/* Files, table, and in the end what cut them off; status: of the measurements. Returns the exit status. */
+static int write_links(const asked *a, const char *save, const tune_link_rows *all, int status)
+{
+    bool takes_stdout = (a->json != NULL && a->json[0] == 0) || (a->csv != NULL && a->csv[0] == 0);
+    const char *name = status == 128 + SIGINT ? "SIGINT" : status == 128 + SIGHUP ? "SIGHUP" : "SIGTERM";
+    bool is_cut_off = status > 128;
+    int written = tune_link_write(all, save, a->json, a->csv, is_cut_off ? name : NULL);
+    if (!a->is_quiet)
+        tune_link_print(all, takes_stdout ? stderr : stdout);
+    fflush(stdout);
+    if (is_cut_off)
+        fprintf(stderr, "kith bench: cut off by %s: %zu rows of %zu link classes were measured\n", name,
+                tune_link_row_count(all), tune_link_class_count(all));
+    return written != KI_EXIT_OK && !is_cut_off ? written : status;
 }
 
 static int run_links(const asked *a, const char *save)
@@ -285,34 +323,24 @@ static int run_links(const asked *a, const char *save)
         fputs("kith bench: --links needs jansson, which this kith was built without, or memory is short\n", stderr);
         return KI_EXIT_USAGE;
     }
+    tune_job_listen();
     int status = visit_classes(a, all);
-    bool takes_stdout = (a->json != NULL && a->json[0] == 0) || (a->csv != NULL && a->csv[0] == 0);
-    if (status < 128 && tune_link_row_count(all) == 0) {
+    if (tune_link_row_count(all) > 0) {
+        status = write_links(a, save, all, status);
+    } else if (status > 128) {
+        fputs("kith bench: cut off before a row was measured: nothing is written\n", stderr);
+    } else {
         tune_link_print_absent(all, stderr);
         fprintf(stderr, "kith bench: no link class%s%s could be measured\n", a->backend != NULL ? " of " : "",
                 a->backend != NULL ? a->backend : "");
         status = KI_EXIT_USAGE;
-    } else if (status < 128) {
-        int written = tune_link_write(all, save, a->json, a->csv);
-        status = written != KI_EXIT_OK ? written : status;
-        if (!a->is_quiet)
-            tune_link_print(all, takes_stdout ? stderr : stdout);
     }
+    tune_job_listen_no_more();
     tune_link_rows_free(all);
     return status;
 }
 
 /* ---- --model-fit ---- */
-
-/* FILE.svg of FILE.json. */
-static void picture_path(const char *file, char *path, size_t nbytes)
-{
-    const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
-    int length = (int)strlen(file);
-    if (dot != NULL && dot > file && (slash == NULL || dot > slash + 1) && strcmp(dot, ".svg") != 0)
-        length = (int)(dot - file);
-    snprintf(path, nbytes, "%.*s.svg", length, file);
-}
 
 static int fit(const asked *a, const char *rows, const tune_map *maps, size_t map_count)
 {
@@ -331,7 +359,9 @@ static int run_once(asked *a, char *save)
         a->words[a->count++] = "--save";
         a->words[a->count++] = save;
     }
+    tune_job_listen();
     int status = tune_job_run(NULL, a->words, NULL, NULL, NULL, 0, &signal);
+    tune_job_listen_no_more();
     return signal != 0 ? 128 + signal : status;
 }
 

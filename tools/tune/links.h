@@ -44,10 +44,15 @@ tune_ways tune_ways_take(const char *folder);
 
 /* ---- job.c ---- */
 
+/* From here on SIGINT, SIGTERM and SIGHUP are noted and passed on to the child that runs; a second one ends it. */
+void tune_job_listen(void);
+void tune_job_listen_no_more(void);
+int tune_job_caught(void); /* the signal; 0: none */
+
 /* Runs path (looked for as a shell does; NULL: this program) with settings in its environment, and waits. What it
  * writes to stderr comes to `reason`: the first line that says something, without the name of the command; with NULL
  * it is left alone. log_folder: where NCCL writes its log; NULL: nowhere. *signal: that ended or interrupted it, 0
- * else. Returns the exit status, 127 when it could not be started. */
+ * else; after one that was noted nothing is started. Returns the exit status, 127 when it could not be started. */
 int tune_job_run(const char *path, char *const *words, const tune_class *of_class, const char *log_folder, char *reason,
                  size_t nbytes, int *signal);
 

@@ -4,6 +4,7 @@
  */
 #include "../bench/bench.h"
 #include "../flags.h"
+#include "../output.h"
 #include "../run.h"
 #include "tune.h"
 
@@ -137,6 +138,9 @@ static int check(const ki_command *command, const tune_options *options, const b
         return ki_usage_error(command, "--fit measures nothing: leave out -n, --backend, --ops, --sizes and --budget");
     if (options->fit == NULL && (seen[CONSTANTS] || seen[SVG]))
         return ki_usage_error(command, "--constants and --svg go with --fit");
+    const char *const files[] = { options->output, options->svg };
+    if (ki_output_repeated(files, 2) != NULL)
+        return ki_usage_error(command, "%s would be written twice: give --output and --svg a file each", options->svg);
     if (seen[CONSTANTS] && options->output == NULL)
         return ki_usage_error(command, "--constants needs --output FILE, where they are written");
     if (options->fit != NULL && options->predict != NULL)

@@ -51,7 +51,10 @@ static void print_slow(FILE *out, const tune_pair *pairs, size_t count, const tu
         fprintf(out, "%s %d-%d (%.4g)", slow > 0 ? "," : "", pairs[i].src, pairs[i].dst, pairs[i].gbps);
         slow++;
     }
-    fputs(slow > 0 ? "\n" : " none\n", out);
+    fputs(slow > 0 ? "" : " none", out);
+    if (of_class->measured < of_class->count)
+        fprintf(out, "; %zu without a reliable median", of_class->count - of_class->measured);
+    fputc('\n', out);
 }
 
 static bool is_first_of_link(const tune_pair *pairs, size_t index)

@@ -9,12 +9,14 @@
 #include "tune.h"
 
 #include "../agree.h"
+#include "../bench/bench.h"
 #include "../draw.h"
 #include "../output.h"
 #include "../progress.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TOLERANCE 0.02 /* within it a table keeps an algorithm over sizes */
 #define CORRECTIONS_MOST 2
@@ -40,6 +42,8 @@ typedef struct tuner {
     int rank, size;
     tuned *list; /* [options->op_count] */
     char sentence[512];
+    bool is_unwritten; /* the table: no failure of measuring */
+    int exit_status;   /* the same on all ranks */
 } tuner;
 
 static bool fail(tuner *self, const char *what)
@@ -127,6 +131,7 @@ static bool write_table(tuner *self)
     self->sentence[0] = 0;
     if (self->rank > 0)
         return true;
+    self->is_unwritten = true;
     if (!ki_output_open(&output, &ki_command_tune))
         return false;
     fputs("{\"version\": 1, \"rules\": [", output.stream);
@@ -136,8 +141,11 @@ static bool write_table(tuner *self)
         is_fine = tune_rules_before(output.stream, self->list[op].times.collective, is_first, self->sentence,
                                     sizeof self->sentence);
     fputs("\n]}\n", output.stream);
-    if (is_fine)
-        return ki_output_close(&output, self->options->output, false) == KI_EXIT_OK;
+    if (is_fine) {
+        self->is_unwritten = ki_output_close(&output, self->options->output, false) != KI_EXIT_OK;
+        return !self->is_unwritten;
+    }
+    self->is_unwritten = false;
     ki_output_drop(&output);
     return false;
 }
@@ -299,8 +307,11 @@ static bool can_tune(tuner *self)
 
 static bool go_on(tuner *self, bool is_fine)
 {
-    bool has_failed = false;
-    return ki_agree_over(self->ctx, "tune", is_fine, self->sentence, &has_failed);
+    bool has_failed = !is_fine && !self->is_unwritten;
+    if (ki_agree_over(self->ctx, "tune", is_fine, self->sentence, &has_failed))
+        return true;
+    self->exit_status = has_failed ? TUNE_EXIT_FAILED : KI_EXIT_USAGE;
+    return false;
 }
 
 /* Measures the choices of what is new or was corrected. */
@@ -337,15 +348,25 @@ static bool tune_all(tuner *self)
     return is_fine;
 }
 
+/* A wrong name is the same sentence on all ranks: rank 0 says it, before whoever started the ranks ends all. */
+static int say_why_not(kith_status joined)
+{
+    bool is_wrong = joined == KITH_ERR_INVALID_ARG || joined == KITH_ERR_UNSUPPORTED;
+    if (!is_wrong || !bench_is_other_rank())
+        fprintf(stderr, "kith tune: %s\n", kith_error_detail());
+    else
+        usleep(BENCH_SPEAKING_US);
+    return is_wrong ? KI_EXIT_USAGE : TUNE_EXIT_FAILED;
+}
+
 int tune_run_rank(const tune_options *options)
 {
     tuner self = { .options = options };
     kith_init_options init = KITH_INIT_OPTIONS_INIT;
     init.backend = options->backend;
-    if (kith_init(&init, &self.ctx) != KITH_OK) {
-        fprintf(stderr, "kith tune: %s\n", kith_error_detail());
-        return TUNE_EXIT_FAILED;
-    }
+    kith_status joined = kith_init(&init, &self.ctx);
+    if (joined != KITH_OK)
+        return say_why_not(joined);
     self.rank = kith_rank(self.ctx);
     self.size = kith_size(self.ctx);
     self.list = calloc((size_t)options->op_count, sizeof *self.list);
@@ -356,5 +377,5 @@ int tune_run_rank(const tune_options *options)
         report(&self);
     free(self.list);
     kith_finalize(self.ctx);
-    return is_fine ? KI_EXIT_OK : TUNE_EXIT_FAILED;
+    return is_fine ? KI_EXIT_OK : self.exit_status;
 }

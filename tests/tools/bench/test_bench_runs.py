@@ -281,6 +281,32 @@ class CutOff(BenchCase):
                     self.assertEqual(len(list(csv.DictReader(file))), len(saved["rows"]))
                 self.assertEqual([pid for pid in pids if os.path.exists(f"/proc/{pid}")], [])
 
+    def test_rows_of_link_classes_are_kept(self):
+        words = [KITH, "bench", "all_reduce", "-n", "2", "--links", "--backend", "shm", "--sizes", "8,16,32,64,128,256,512,1k",
+                 "--budget", "1", "--json=cut-links.json", "--csv=cut-links.csv", "--save", "cut-links.save"]
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(number):
+                run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
+                self.addCleanup(run.kill)
+                time.sleep(4)
+                run.send_signal(number)
+                out, said = run.communicate(timeout=30)
+                if "without" in said and "jansson" in said:
+                    self.skipTest("this kith was built without jansson")
+                self.assertEqual(run.returncode, status, said)
+                self.assertRegex(said, rf"kith bench: cut off by {number.name}: [1-9][0-9]* rows of [12] link classes were measured\n")
+                self.assertRegex(out, r"(?m)^ +8 B ")
+                with open(os.path.join(self.folder, "cut-links.save")) as file:
+                    saved = json.load(file)
+                self.assertEqual(saved["cut_off"], number.name)
+                self.assertEqual(saved["rows"][0]["link"], "shm")
+                self.assertIn(f": {len(saved['rows'])} rows of ", said)
+                self.assertNotIn("KITH_SHM_CMA", saved["meta"]["settings"])
+                with open(os.path.join(self.folder, "cut-links.json")) as file:
+                    self.assertEqual(json.load(file), saved["rows"])
+                with open(os.path.join(self.folder, "cut-links.csv")) as file:
+                    self.assertEqual(len(list(csv.DictReader(file))), len(saved["rows"]))
+
     def test_json_of_a_run_that_is_cut_off(self):
         run = self.start("--budget", "1", "--json")
         time.sleep(2.5)
@@ -314,6 +340,8 @@ class Refusals(BenchCase):
         (["ping_pong", "--mesh", "tp=1", "--group", "all"], "ping_pong has no form in which groups run at once"),
         (["ping_pong", "--overlap"], "ping_pong has a blocking form alone"),
         (["all_reduce", "--overlap", "--non-blocking"], "leave out --non-blocking"),
+        (["all_reduce", "--json=twice.out", "--csv=./twice.out"], "./twice.out would be written twice"),
+        (["all_reduce", "--json=twice.out", "--save", "twice.out"], "twice.out would be written twice"),
         (["all_reduce", "--json", "--csv"], "cannot both go to standard output"),
         (["all_reduce", "--budget", "0"], "--budget 0: it must be a number above 0"),
         (["all_reduce", "--op", "x"], "unknown option --op"),

@@ -244,6 +244,7 @@ rm another.json kept.json
 fails 2 "no file was given" "$kith" compare
 fails 2 "did you mean --threshold?" "$kith" compare --treshold 5 r1.json
 fails 2 "--threshold many is not a number" "$kith" compare --threshold many r1.json
+fails 2 "./twice would be written twice" "$kith" compare --csv twice --html ./twice r1.json
 fails 2 "cannot both go to standard output" "$kith" compare --csv - --html - r1.json
 fails 2 "--baseline x is neither a label, a file nor one of: r1, r2" "$kith" compare r1.json r2.json --baseline x
 fails 2 "none.json: cannot be opened: No such file" "$kith" compare none.json
@@ -278,6 +279,7 @@ refuses ': row 1: "nbytes" is -8; wanted a whole number from 0' "[${good/\"nbyte
 refuses ': row 1: "nbytes" is 8.5; wanted a whole number' "[${good/\"nbytes\": 8/\"nbytes\": 8.5}]"
 refuses ': row 1: "ranks" is 0; wanted a whole number from 1' "[${good/\"ranks\": 4/\"ranks\": 0}]"
 refuses ': row 1: has no "time_us_median", which is a number above 0' "[${good/\"time_us_median\": 100, /}]"
+refuses ': row 1: "time_us_median" is 1e+308; wanted a number above 0, from 1e-06 to 1e+15' "[${good/100/1e308}]"
 refuses ': row 1: "time_us_median" is 0; wanted a number above 0' "[${good/100/0}]"
 refuses ': row 1: "time_us_median" is "100"; wanted a number' "[${good/100/\"100\"}]"
 refuses ': row 1: "time_us_p25" is 101, above "time_us_p75", which is 99' "[$(row a x 8 100 101 99 400)]"
