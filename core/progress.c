@@ -185,8 +185,8 @@ static bool can_all_sleep(const kith_ctx *ctx)
     return can;
 }
 
-/* Sleeping on one backend, the first, keeps what comes over another one waiting: little of what has been waited already,
- * and after a long wait alone. */
+/* Sleeping on one backend, the first, keeps what comes over another one waiting: for little of what has been waited
+ * already, and after a long wait alone. */
 static void idle(kith_ctx *ctx, int64_t now, int64_t start_ns, int64_t deadline_ns)
 {
     bool is_one = ctx->instance_count == 1;
