@@ -395,6 +395,8 @@ kith_status kith_progress(kith_ctx *ctx)
     if (!ki_ctx_is_valid(ctx))
         return ki_fail_quiet(KITH_ERR_INVALID_ARG, "kith_progress: not a context");
     ki_ctx_step(ctx);
+    for (kith_group *group = ctx->groups; group != NULL; group = group->next)
+        ki_group_notice_abort(group);
     return KITH_OK;
 }
 

@@ -167,6 +167,8 @@ static inline void end_short(kith_group *group, short_message *m, kith_status st
     m->is_over = 1;
     m->status = status;
     ki_trace_end(group, m->record, status);
+    if (__builtin_expect(status == KITH_ERR_ABORTED, 0)) /* the transport may have seen it first */
+        ki_group_notice_abort(group);
 }
 
 static inline void start_short(kith_group *group, short_message *m)

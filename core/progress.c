@@ -69,7 +69,7 @@ void ki_group_tell_failure(kith_group *group)
         ki_group_abort_transports(group);
 }
 
-static void notice_abort(kith_group *group)
+void ki_group_notice_abort(kith_group *group)
 {
     if (atomic_load_explicit(&group->abort_flag, memory_order_acquire) == 0)
         return;
@@ -82,7 +82,7 @@ static void notice_abort(kith_group *group)
 
 kith_status ki_group_refuse(kith_group *group, const char *function)
 {
-    notice_abort(group);
+    ki_group_notice_abort(group);
     if (group->status == KITH_OK)
         return KITH_OK;
     return ki_fail_quiet(group->status, "%s on group '%s': %s", function, group->name, group->reason);
@@ -149,7 +149,7 @@ static void step_messages(kith_group *group)
 
 static void step_group(kith_group *group)
 {
-    notice_abort(group);
+    ki_group_notice_abort(group);
     while (group->queue_head != NULL) {
         kith_request *head = group->queue_head;
         ki_coll_step(head);

@@ -44,6 +44,8 @@ void ki_group_tell_failure(kith_group *group);
 
 /* The group's status with its reason as the thread's detail. Notices an abort by another thread. */
 kith_status ki_group_refuse(kith_group *group, const char *function);
+/* Ends a group that was aborted from another thread, and tells its other members. */
+void ki_group_notice_abort(kith_group *group);
 
 /* A collective or message did not end before its deadline: finds out who is missing, composes the text, tells the
  * others where this rank was. is_missing may be NULL (unknown). may_wait: for words of the others, 0.4 s at most and

@@ -114,6 +114,8 @@ static void end(kith_request *request, kith_status status)
     free(request->detail);
     request->detail = status != KITH_OK ? strdup(kith_error_detail()) : NULL;
     ki_trace_end_timed(request->group, request->trace_index, status);
+    if (status == KITH_ERR_ABORTED) /* the transport may have seen it first */
+        ki_group_notice_abort(request->group);
     if (request->is_detached)
         end_detached(request);
 }

@@ -64,6 +64,7 @@ typedef struct shm_offer {
     struct {
         uint64_t taken;  /* id: what follows is valid */
         uint64_t closed; /* id: the receiver is through */
+        uint64_t failed; /* id: the kernel refused it a piece */
         uint64_t moved;  /* bytes that the receiver moved */
         uint64_t limit;  /* bytes that it wants */
         uint64_t piece_nbytes;
@@ -73,6 +74,7 @@ typedef struct shm_offer {
     struct {
         uint64_t moved;     /* bytes that the sender moved */
         uint64_t withdrawn; /* id */
+        uint64_t failed;    /* id: the kernel refused it a piece */
     } __attribute__((aligned(128))) sender;
 } shm_offer;
 

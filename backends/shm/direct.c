@@ -224,14 +224,19 @@ static bool is_share_finished(const shm_group *group)
     return coll->traits->is_reducing ? coll->begin == coll->end : coll->next_peer == group->size;
 }
 
-/* The kernel refused what it allowed when the group was made: the peer is gone, most likely. */
+/* The kernel refused what it allowed when the group was made. Mostly a process has ended, which everybody sees, and
+ * remote.c has said which. Else nobody sees it but this rank, and the others would wait for it. */
 static void fail_remote(shm_group *group)
 {
     shm_coll *coll = &group->coll;
-    if (coll->status == KITH_OK)
-        coll->status = group->host->fail(KITH_ERR_PEER_FAILED,
-                                         "%s on group %s: rank %d cannot reach the buffers of the others: %s",
-                                         kith_coll_name(coll->args->kind), group->name, group->rank, strerror(errno));
+    if (coll->status != KITH_OK)
+        return;
+    coll->status = KITH_ERR_PEER_FAILED;
+    if (errno == ESRCH)
+        return;
+    group->host->fail(KITH_ERR_PEER_FAILED, "%s on group %s: rank %d cannot reach the buffers of the others: %s",
+                      kith_coll_name(coll->args->kind), group->name, group->rank, strerror(errno));
+    shm_group_abort(group);
 }
 
 bool shm_direct_step(shm_group *group)

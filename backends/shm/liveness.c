@@ -115,10 +115,12 @@ kith_status shm_peer_fail(shm_group *group, int rank)
 {
     shm_peer *peer = &group->peers[rank];
     bool has_left = shm_load(&group->blocks[rank].left.value) != 0;
+    bool is_known = peer->is_dead;
     char why[96];
     peer->is_dead = true;
     snprintf(why, sizeof why, "process %ld %s", (long)peer->pid, has_left ? "left the group and ended" : "ended");
-    group->host->peer_failed(group->cookie, rank, why);
+    if (!is_known)
+        group->host->peer_failed(group->cookie, rank, why);
     return group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d (%s)", group->name, rank, why);
 }
 
@@ -132,11 +134,20 @@ static kith_status look_for_dead(shm_group *group)
     return shm_peer_fail(group, rank);
 }
 
+/* Whoever sees a death first may abort on it: the others shall hear of the death. */
+static kith_status fail_aborted(shm_group *group, int by)
+{
+    int ended = find_ended(group);
+    if (ended >= 0 && ended != by && shm_load(&group->blocks[ended].left.value) == 0)
+        return shm_peer_fail(group, ended);
+    return group->host->fail(KITH_ERR_ABORTED, "group %s was aborted by rank %d", group->name, by);
+}
+
 kith_status shm_group_check(shm_group *group)
 {
     uint64_t aborted = __atomic_load_n(&group->header->aborted.value, __ATOMIC_RELAXED);
     if (__builtin_expect(aborted != 0, 0))
-        return group->host->fail(KITH_ERR_ABORTED, "group %s was aborted by rank %d", group->name, (int)aborted - 1);
+        return fail_aborted(group, (int)aborted - 1);
     if (++group->polls % POLLS_PER_CLOCK != 0)
         return KITH_OK;
     int64_t now = shm_now_ns();

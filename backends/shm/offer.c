@@ -222,6 +222,26 @@ static bool move(shm_group *group, shm_message *message, size_t start, size_t nb
     return true;
 }
 
+/* The piece counts as moved, so that both sides come to an end, and both learn before that it was not. */
+static void fail_piece(shm_group *group, shm_message *message, shm_offer *offer)
+{
+    if (message->status == KITH_OK)
+        message->status =
+            group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d: %s with rank %d failed: %s", group->name,
+                              group->rank, "process_vm_readv or process_vm_writev", message->peer, strerror(errno));
+    shm_store(message->state == SHM_MESSAGE_OFFERED ? &offer->sender.failed : &offer->receiver.failed, message->id);
+}
+
+/* The status of a message both of whose sides are through. */
+static kith_status status_of_both(shm_group *group, const shm_message *message, const uint64_t *failed_there)
+{
+    if (message->status != KITH_OK || shm_load(failed_there) != message->id)
+        return message->status;
+    return group->host->fail(KITH_ERR_PEER_FAILED,
+                             "group %s: rank %d: the kernel refused rank %d to copy a message between both",
+                             group->name, group->rank, message->peer);
+}
+
 /* Takes numbers of pieces and moves them. True when it got one. */
 static bool move_pieces(shm_group *group, shm_message *message, shm_offer *offer, uint64_t *moved)
 {
@@ -232,10 +252,8 @@ static bool move_pieces(shm_group *group, shm_message *message, shm_offer *offer
             break;
         size_t start = (size_t)number * message->piece_nbytes;
         size_t nbytes = shm_min(message->piece_nbytes, message->limit - start);
-        if (!move(group, message, start, nbytes) && message->status == KITH_OK)
-            message->status =
-                group->host->fail(KITH_ERR_PEER_FAILED, "group %s: rank %d: %s with rank %d failed: %s", group->name,
-                                  group->rank, "process_vm_readv or process_vm_writev", message->peer, strerror(errno));
+        if (!move(group, message, start, nbytes))
+            fail_piece(group, message, offer);
         shm_store(moved, *moved + nbytes);
         is_news = true;
     }
@@ -256,7 +274,7 @@ static void end_recv(shm_group *group, shm_message *recv, shm_offer *offer)
         shm_store(&offer->receiver.closed, recv->id);
         shm_wake(group);
     }
-    kith_status status = recv->status;
+    kith_status status = offer != NULL ? status_of_both(group, recv, &offer->sender.failed) : recv->status;
     if (recv->started_ns != 0 && recv->way != SHM_WAY_DIRECT && status == KITH_OK && recv->total == recv->limit)
         shm_trial_message_ended(group->channels->of[recv->peer].trials, recv->total, recv->way == SHM_WAY_REMOTE,
                                 shm_now_ns() - recv->started_ns);
@@ -360,7 +378,7 @@ static bool step_send(shm_group *group, shm_message *send)
         send->far_side != NULL && has_pieces_left(send, offer) && move_pieces(group, send, offer, &offer->sender.moved);
     if (offer->sender.moved + shm_load(&offer->receiver.moved) == send->limit ||
         shm_load(&offer->receiver.closed) == send->id) {
-        finish(group, send, send->status);
+        finish(group, send, status_of_both(group, send, &offer->receiver.failed));
         return true;
     }
     return is_news;

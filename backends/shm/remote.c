@@ -17,7 +17,7 @@
 /* Often the kernel knows first that a process has ended. Leaves the reason in errno. */
 static void fail(shm_group *group, int peer, int reason)
 {
-    if (reason == ESRCH && !group->peers[peer].is_dead)
+    if (reason == ESRCH)
         shm_peer_fail(group, peer);
     errno = reason;
 }

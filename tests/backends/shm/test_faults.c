@@ -7,14 +7,20 @@
 #endif
 #include "harness.h"
 #include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -118,6 +124,58 @@ static void die_in_the_middle(harness_rank *me)
     if (!f->is_mapped) {
         free(send);
         free(recv);
+    }
+}
+
+/* From here on the kernel refuses this process what it allowed when the group was made. */
+static void forbid_remote(harness_rank *me)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { sizeof code / sizeof code[0], code };
+    HARNESS_CHECK(me, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    HARNESS_CHECK(me, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* Whoever is refused says so, and nobody waits for it. */
+static void refuse_in_the_middle(harness_rank *me)
+{
+    const fault *f = me->user;
+    size_t elements = (size_t)COUNT * (size_t)me->size;
+    float *send = buffer_of(me, elements * 4, false), *recv = buffer_of(me, elements * 4, false);
+    kith_status status = KITH_OK;
+    for (int round = 0; status == KITH_OK && round < 20; round++) {
+        kith_be_slot slot = { { 0 } };
+        kith_be_coll coll;
+        kith_be_reducer reducer;
+        if (round == 3 && me->rank == 1)
+            forbid_remote(me);
+        fill_coll(me, &coll, &reducer, f->kind, COUNT, send, recv);
+        status = me->backend->coll_start(me->group, &coll, &slot);
+        if (status == KITH_OK && !ends(me, &slot, &status))
+            harness_fail(me, "%s hangs after rank 1 was refused", kith_coll_name(f->kind));
+    }
+    me->backend->coll_cancel(me->group, &(kith_be_slot){ { 0 } });
+    HARNESS_CHECK(me, status == (me->rank == 1 ? KITH_ERR_PEER_FAILED : KITH_ERR_ABORTED));
+    harness_barrier(me);
+    free(send);
+    free(recv);
+}
+
+static void test_refusal(void **state)
+{
+    (void)state;
+    static const harness_setting remote[] = { { "shm_cma", "always" }, { NULL, NULL } };
+    for (int size = 2; size <= 3; size++) {
+        fault reduce = { KITH_ALL_REDUCE, false }, gather = { KITH_ALL_GATHER, false };
+        harness_options options = { .size = size, .settings = remote, .timeout_s = 60 };
+        assert_int_equal(harness_run(&options, refuse_in_the_middle, &reduce), 0);
+        assert_int_equal(harness_run(&options, refuse_in_the_middle, &gather), 0);
     }
 }
 
@@ -339,8 +397,9 @@ static void test_bad_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_death),        cmocka_unit_test(test_abort),        cmocka_unit_test(test_late),
-        cmocka_unit_test(test_small_folder), cmocka_unit_test(test_nothing_left), cmocka_unit_test(test_bad_folder),
+        cmocka_unit_test(test_death),      cmocka_unit_test(test_refusal),      cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_late),       cmocka_unit_test(test_small_folder), cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_bad_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
