@@ -37,7 +37,7 @@ static bool reduces(kith_coll_kind kind)
            kind == KITH_REDUCE;
 }
 
-static bool has_arrays(kith_coll_kind kind)
+bool ki_coll_has_arrays(kith_coll_kind kind)
 {
     return kind == KITH_REDUCE_SCATTER_V || kind == KITH_ALL_GATHER_V || kind == KITH_GATHER_V ||
            kind == KITH_SCATTER_V || kind == KITH_ALL_TO_ALL_V;
@@ -79,7 +79,7 @@ void ki_coll_describe(const kith_ctx *ctx, const kith_be_coll *coll, kith_op op,
     int used = snprintf(text, nbytes, "%s", kith_coll_name(coll->kind));
     if (coll->kind != KITH_BARRIER)
         used += snprintf(text + used, nbytes - (size_t)used, " %s", kith_dtype_name(coll->dtype));
-    if (coll->kind != KITH_BARRIER && !has_arrays(coll->kind))
+    if (coll->kind != KITH_BARRIER && !ki_coll_has_arrays(coll->kind))
         used += snprintf(text + used, nbytes - (size_t)used, " x%zu", coll->count);
     if (reduces(coll->kind))
         used += snprintf(text + used, nbytes - (size_t)used, " %s", kith_op_name(ctx, op));
@@ -150,7 +150,7 @@ static kith_status fill_request(kith_request *request, const kith_coll_args *arg
     ki_coll_fill(args, &request->coll);
     request->op_number = reduces(args->kind) ? args->op : -1;
     kith_status status = KITH_OK;
-    if (has_arrays(args->kind))
+    if (ki_coll_has_arrays(args->kind))
         status = keep_arrays(request);
     if (status == KITH_OK)
         status = ki_coll_check(group, &request->coll, args->op);
@@ -259,7 +259,7 @@ static bool is_direct(const kith_group *group, const kith_be_coll *coll, const k
 {
     const ki_native *native = &group->native[coll->kind][ki_op_column(op)];
     uint32_t dtypes = group->is_exact ? native->exact_dtypes : native->dtypes;
-    return (dtypes >> coll->dtype & 1) != 0 && !has_arrays(coll->kind);
+    return (dtypes >> coll->dtype & 1) != 0 && !ki_coll_has_arrays(coll->kind);
 }
 
 /* The reducer of a checked operation. Trainers repeat one operator on one dtype, so that of the last call is kept;
@@ -319,7 +319,7 @@ static kith_status run(kith_group *group, const kith_coll_args *args)
         kith_status refused = ki_group_refuse(group, kith_coll_name(args->kind));
         return refused != KITH_OK ? refused : run_queued(group, args);
     }
-    if (has_arrays(args->kind))
+    if (ki_coll_has_arrays(args->kind))
         return run_queued(group, args);
     kith_be_coll coll;
     ki_reducer own;

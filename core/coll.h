@@ -14,6 +14,9 @@ kith_status ki_coll_make(kith_group *group, const kith_coll_args *args, bool is_
 /* Checks a descriptor whose pointers and counts are filled in: dtype, operator, root, NULL, overflow, overlap. */
 kith_status ki_coll_check(const kith_group *group, kith_be_coll *coll, kith_op op);
 
+/* The v-forms: counts come in arrays. */
+bool ki_coll_has_arrays(kith_coll_kind kind);
+
 /* What args says, as a backend sees it. nbytes and displacements are not set yet. */
 void ki_coll_fill(const kith_coll_args *args, kith_be_coll *coll);
 

@@ -10,11 +10,8 @@
 
 bool ki_kept_may(const kith_group *group, const kith_coll_args *args)
 {
-    bool has_arrays = args->send_counts != NULL || args->recv_counts != NULL || args->kind == KITH_REDUCE_SCATTER_V ||
-                      args->kind == KITH_ALL_GATHER_V || args->kind == KITH_GATHER_V || args->kind == KITH_SCATTER_V ||
-                      args->kind == KITH_ALL_TO_ALL_V;
     return group->size > 1 && group->queue_head == NULL && !group->is_check && group->node == NULL &&
-           group->leaders == NULL && !has_arrays && args->op < KITH_OP_BUILTIN_COUNT;
+           group->leaders == NULL && !ki_coll_has_arrays(args->kind) && args->op < KITH_OP_BUILTIN_COUNT;
 }
 
 /* From the descriptor, where what the collective does not have is always the same. */

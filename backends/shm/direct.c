@@ -246,10 +246,10 @@ bool shm_direct_step(shm_group *group)
         if (coll->status != KITH_OK || !shm_touch_begin(group))
             return false;
         bool is_well = work(group);
+        if (!is_well)
+            fail_remote(group); /* errno tells why */
         shm_touch_end(group);
         coll->moves++;
-        if (!is_well)
-            fail_remote(group);
         if (!is_well || !is_share_finished(group))
             return false;
         coll->phase = PHASE_DONE;

@@ -270,11 +270,12 @@ static bool has_pieces_left(const shm_message *message, const shm_offer *offer)
 
 static void end_recv(shm_group *group, shm_message *recv, shm_offer *offer)
 {
+    kith_status status = recv->status;
     if (offer != NULL) {
+        status = status_of_both(group, recv, &offer->sender.failed); /* closed, the offer may be another message's */
         shm_store(&offer->receiver.closed, recv->id);
         shm_wake(group);
     }
-    kith_status status = offer != NULL ? status_of_both(group, recv, &offer->sender.failed) : recv->status;
     if (recv->started_ns != 0 && recv->way != SHM_WAY_DIRECT && status == KITH_OK && recv->total == recv->limit)
         shm_trial_message_ended(group->channels->of[recv->peer].trials, recv->total, recv->way == SHM_WAY_REMOTE,
                                 shm_now_ns() - recv->started_ns);

@@ -4,8 +4,8 @@
  * Which of both weighs more differs between processors, kernels, collectives and sizes, and where cores are shared or
  * moved about it changes while a group lives. So nothing is assumed: of every EVERY collectives of a kind and a class
  * of sizes the first few go the one way, the next few the other (each leaves the caches in its own state), and each
- * rank keeps its fastest time of both. The next one begins
- * with the answer: all ranks report their two times, rank 0 compares those of the slowest ranks and tells everybody.
+ * rank keeps its fastest time of both. The next one begins with the answer: all ranks report their two times, rank 0
+ * compares those of the slowest ranks and tells everybody.
  *
  * Reports and the answer have a word each: a rank reports again only when it has read the answer before, and rank 0
  * answers again only when all have reported.

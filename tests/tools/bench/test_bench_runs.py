@@ -272,14 +272,19 @@ class CutOff(BenchCase):
                 out, said = run.communicate(timeout=30)
                 self.assertEqual(run.returncode, status, said)
                 self.assertRegex(said, rf"kith bench: cut off by {number.name}: [1-4] of 13 points were measured\n")
-                with open(os.path.join(self.folder, "cut.json")) as file:
-                    saved = json.load(file)
-                self.assertEqual(saved["cut_off"], number.name)
+                saved = self.read_cut_off("cut.json", "cut.csv", number)
                 self.assertEqual(saved["rows"][0]["op"], "barrier")
                 self.assertIn(f": {len(saved['rows'])} of 13 points", said)
-                with open(os.path.join(self.folder, "cut.csv")) as file:
-                    self.assertEqual(len(list(csv.DictReader(file))), len(saved["rows"]))
                 self.assertEqual([pid for pid in pids if os.path.exists(f"/proc/{pid}")], [])
+
+    def read_cut_off(self, saved_name, table_name, number):
+        """What --save wrote of a run that this signal ended; --csv wrote as many rows."""
+        with open(os.path.join(self.folder, saved_name)) as file:
+            saved = json.load(file)
+        self.assertEqual(saved["cut_off"], number.name)
+        with open(os.path.join(self.folder, table_name)) as file:
+            self.assertEqual(len(list(csv.DictReader(file))), len(saved["rows"]))
+        return saved
 
     def test_rows_of_link_classes_are_kept(self):
         words = [KITH, "bench", "all_reduce", "-n", "2", "--links", "--backend", "shm", "--sizes", "8,16,32,64,128,256,512,1k",
@@ -288,7 +293,7 @@ class CutOff(BenchCase):
             with self.subTest(number):
                 run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
                 self.addCleanup(run.kill)
-                time.sleep(4)
+                time.sleep(4)  # some of the 8 points of a second each; nothing is printed before the end
                 run.send_signal(number)
                 out, said = run.communicate(timeout=30)
                 if "without" in said and "jansson" in said:
@@ -296,20 +301,16 @@ class CutOff(BenchCase):
                 self.assertEqual(run.returncode, status, said)
                 self.assertRegex(said, rf"kith bench: cut off by {number.name}: [1-9][0-9]* rows of [12] link classes were measured\n")
                 self.assertRegex(out, r"(?m)^ +8 B ")
-                with open(os.path.join(self.folder, "cut-links.save")) as file:
-                    saved = json.load(file)
-                self.assertEqual(saved["cut_off"], number.name)
+                saved = self.read_cut_off("cut-links.save", "cut-links.csv", number)
                 self.assertEqual(saved["rows"][0]["link"], "shm")
                 self.assertIn(f": {len(saved['rows'])} rows of ", said)
                 self.assertNotIn("KITH_SHM_CMA", saved["meta"]["settings"])
                 with open(os.path.join(self.folder, "cut-links.json")) as file:
                     self.assertEqual(json.load(file), saved["rows"])
-                with open(os.path.join(self.folder, "cut-links.csv")) as file:
-                    self.assertEqual(len(list(csv.DictReader(file))), len(saved["rows"]))
 
     def test_json_of_a_run_that_is_cut_off(self):
         run = self.start("--budget", "1", "--json")
-        time.sleep(2.5)
+        time.sleep(2.5)  # some points of a second each; --json prints nothing before the end
         run.send_signal(signal.SIGINT)
         out, said = run.communicate(timeout=30)
         self.assertEqual(run.returncode, 130, said)
